@@ -7,8 +7,8 @@ from pathlib import Path
 
 from latdoctor.cli import baseline
 from tests.cli.running import run
-from tests.collectors.nsight.made_exports import SMALL, Export
-from tests.collectors.torch_trace.made_traces import document, launched
+from tests.collectors.nsight.synthetic_exports import SMALL, Export
+from tests.collectors.torch_trace.synthetic_traces import document, launched
 
 
 def test_compare_takes_every_source_that_record_takes() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from tests.cli import pages
 from tests.cli.running import diagnosed, run
-from tests.collectors.torch_trace.made_traces import document, launched
+from tests.collectors.torch_trace.synthetic_traces import document, launched
 
 BUNDLE = str(Path(__file__).parents[2] / "fixtures" / "incidents" / "gpu-thermal")
 QUIET = "[    1.000000] eth0: link up\n"

@@ -15,7 +15,7 @@ from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.input_files import FILE_KINDS, wrong_option_hint
 from latdoctor.evidence.bundle import Artifact
 from tests.cli.running import diagnosed, run
-from tests.collectors.torch_trace.made_traces import document, launched
+from tests.collectors.torch_trace.synthetic_traces import document, launched
 
 
 def database(path: Path) -> bytes:

@@ -19,7 +19,7 @@ from latdoctor.evidence.redaction import sqlite
 from latdoctor.evidence.redaction.bundle import redacted
 from latdoctor.evidence.redaction.redactor import Redactor
 from tests.cli.running import run
-from tests.collectors.nsight.made_exports import SMALL, Export
+from tests.collectors.nsight.synthetic_exports import SMALL, Export
 
 CANARY = "c4n4ry"
 GPUS = f'{{"Gpus":[{{"Name":"NVIDIA H100","Uuid":"{CANARY}"}}],"Host":"{CANARY}"}}'

@@ -9,7 +9,7 @@ import pytest
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.evidence.model import AT_LEAST
 from tests.cli.running import checks, diagnosed, named
-from tests.collectors.nsight.made_exports import GRAPHS, MS, PID, SMALL, Export, parsed
+from tests.collectors.nsight.synthetic_exports import GRAPHS, MS, PID, SMALL, Export, parsed
 from tests.collectors.seen import hidden, readings, values
 
 SCHEMAS = ("schema-2026.2.1.210-export3.25.0.sql", "schema-2026.1.1.204-export3.24.14.sql")

@@ -14,7 +14,7 @@ from latdoctor.collectors.nsight import nvprof
 from latdoctor.collectors.torch_trace import event_names
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence
-from tests.collectors.nsight.made_exports import parsed
+from tests.collectors.nsight.synthetic_exports import parsed
 from tests.collectors.seen import hidden, readings, values
 
 SCHEMA = """
@@ -89,7 +89,9 @@ def test_the_numbers_are_those_that_real_traces_tell() -> None:
     told |= {147: "cudaStreamWaitEvent", 165: "cudaDeviceSynchronize", 211: "cudaLaunchKernel"}
     assert {number: nvprof.CALL_NAMES[number] for number in told} == told
     assert {nvprof.CALL_NAMES[n] for n in (126, 131, 137, 165)} == {
-        name for name in nvprof.CALL_NAMES.values() if event_names.kind_of_call(name) == event_names.SYNCHRONISE
+        name
+        for name in nvprof.CALL_NAMES.values()
+        if event_names.kind_of_call(name) == event_names.CallKind.SYNCHRONISE
     }
 
 

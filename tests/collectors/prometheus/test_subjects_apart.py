@@ -7,13 +7,13 @@ from pathlib import Path
 
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.nvml import collector as nvml
-from latdoctor.collectors.nvml.samples import SCHEMA_VERSION, Device, Record, Refused, Sample
+from latdoctor.collectors.nvml.samples import SCHEMA_VERSION, GpuDevice, GpuSample, NvmlRecord, Unavailable
 from latdoctor.collectors.prometheus.collector import COLLECTOR
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, to_json
 from tests.collectors.prometheus.serving import FakeClock, page, served
 
-NO = Refused("not supported")
+NO = Unavailable("not supported")
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ def values(seen: Evidence, signal: str) -> dict[str, object]:
 
 def nvml_of_this_machine() -> Evidence:
     """One GPU, `gpu/0`, of which the driver tells the use (25 %) and the power (300 W)."""
-    device = Device(0, "NVIDIA H200", NO, NO, NO, NO, NO, NO, 0)
-    sample = Sample(1000.0, 0, 0.25, *[NO] * 6, 300.0, *[NO] * 9)
-    record = Record(SCHEMA_VERSION, "590.48.01", NO, None, (), (device,), (sample,))
+    device = GpuDevice(0, "NVIDIA H200", NO, NO, NO, NO, NO, NO, 0)
+    sample = GpuSample(1000.0, 0, 0.25, *[NO] * 6, 300.0, *[NO] * 9)
+    record = NvmlRecord(SCHEMA_VERSION, "590.48.01", NO, None, (), (device,), (sample,))
     return nvml.COLLECTOR.parse([Artifact("nvml.json", "nvml", "nvml", "test", 1000.0, to_json(record))])
 
 

@@ -10,12 +10,12 @@ import pytest
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.tensorrt.collector import COLLECTOR
 from latdoctor.collectors.tensorrt.engine import is_without_tensor_cores, type_of
-from latdoctor.collectors.tensorrt.file_formats import Layer, Tensor
+from latdoctor.collectors.tensorrt.file_formats import EngineLayer, Tensor
 from latdoctor.errors import SourceError
 from latdoctor.lab.telemetry.generate import generate_telemetry
 from tests.cli.running import checks, diagnosed, named
 from tests.collectors.seen import hidden, readings, values
-from tests.collectors.tensorrt.made_engines import FP16, FP32, INT8, graph, layer, parsed, profile
+from tests.collectors.tensorrt.synthetic_engines import FP16, FP32, INT8, graph, layer, parsed, profile
 
 ROOT = "tensorrt/trex/examples/pytorch/resnet/A100"
 STEM = {"fp32": "resnet.onnx.engine", "fp16": "resnet.onnx.engine", "qat": "resnet-qat.onnx.engine"}
@@ -102,7 +102,7 @@ def test_engines_of_one_name_are_told_apart_by_their_folders(samples: Path) -> N
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("severity", [0.3, 1.0])
 @pytest.mark.parametrize("cause", ["framework.fusion.missed", "framework.precision.fallback"])
-def test_made_engines_are_named_from_their_files(cause: str, severity: float, seed: int, tmp_path: Path) -> None:
+def test_synthetic_engines_are_named_from_their_files(cause: str, severity: float, seed: int, tmp_path: Path) -> None:
     for name, file in generate_telemetry(cause, seed, severity).raw.items():
         if name.startswith("tensorrt/"):
             (tmp_path / name.rpartition("/")[2]).write_bytes(file.content)
@@ -147,7 +147,10 @@ def test_reformats_are_told_by_their_type_and_not_by_their_name() -> None:
 )
 def test_tensor_cores_are_told_by_the_tactic(tactic: str, kind: str, channels: int, without: bool) -> None:
     inputs = (Tensor("a", kind, (1, channels, 8, 8)),)
-    assert is_without_tensor_cores(Layer("a", "CaskConvolution", "Convolution", inputs, inputs, "", tactic)) is without
+    assert (
+        is_without_tensor_cores(EngineLayer("a", "CaskConvolution", "Convolution", inputs, inputs, "", tactic))
+        is without
+    )
 
 
 @pytest.mark.parametrize(

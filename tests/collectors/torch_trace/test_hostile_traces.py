@@ -17,7 +17,7 @@ from latdoctor.collectors.torch_trace import json_stream
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence
-from tests.collectors.torch_trace.made_traces import artifact, document, event, launched, values
+from tests.collectors.torch_trace.synthetic_traces import artifact, document, event, launched, values
 
 SOON = 5.0  # s; each takes a fraction of it on a machine with neighbours
 

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from latdoctor.collectors.torch_trace import operators
 from latdoctor.collectors.torch_trace.disk_spill import NO_KEY, ROW
 from latdoctor.collectors.torch_trace.event_store import COPY, KERNEL, MODULE, OPERATOR
-from latdoctor.collectors.torch_trace.host_calls import Delays, Spread
-from latdoctor.collectors.torch_trace.operators import Layers
+from latdoctor.collectors.torch_trace.host_calls import Delays, DurationHistogram
+from latdoctor.collectors.torch_trace.operators import LayerAssigner
 from latdoctor.collectors.torch_trace.sweep import Rows
 from latdoctor.evidence.model import Evidence
-from tests.collectors.torch_trace.made_traces import Json, call, event, evidence, kernel, readings, values
+from tests.collectors.torch_trace.synthetic_traces import Json, call, event, evidence, kernel, readings, values
 
 
 def of(name: str, ts: float, dur: float, link: int = -1, thread: int = 1) -> Json:
@@ -118,7 +118,7 @@ def test_windows_and_the_order_of_the_file_change_no_layer(tree: Tree, edges: se
     chance.shuffle(order := list(range(len(written))))  # type: ignore[attr-defined]  # random.Random
     rows = table[order]
     rows = rows[np.argsort(rows["start"], kind="stable")]
-    layers, found = Layers(), {}
+    layers, found = LayerAssigner(), {}
     for low, high in pairwise([-np.inf, *sorted(edges), np.inf]):
         part = rows[(rows["start"] >= low) & (rows["start"] < high)]
         own = part["place"] & 1 == OPERATOR
@@ -198,7 +198,7 @@ def test_windows_change_no_delay(
 
 @given(st.lists(st.floats(1e-7, 10.0), min_size=1, max_size=200), st.floats(0.01, 1.0))
 def test_quantiles_are_right_to_one_per_cent(durations: list[float], share: float) -> None:
-    spread = Spread()
+    spread = DurationHistogram()
     for part in np.array_split(np.array(durations), 3):
         spread.take(part)
     expected = sorted(durations)[max(0, int(np.ceil(share * len(durations) - 1e-9)) - 1)]
@@ -207,7 +207,7 @@ def test_quantiles_are_right_to_one_per_cent(durations: list[float], share: floa
 
 
 def test_times_out_of_all_bounds_are_counted() -> None:
-    spread = Spread()
+    spread = DurationHistogram()
     spread.take(np.array([-5.0, 0.0, 1e-300, 1e12]))
     assert spread.count == 4
     assert spread.quantile(0.5, 1) == 0.0

@@ -14,13 +14,13 @@ from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collect
 from latdoctor.collectors.nsight import evidence as nsight_evidence
 from latdoctor.collectors.nsight import nvprof, nvtx, report_tables, sqlite_rows
 from latdoctor.collectors.nsight.evidence import Capture
-from latdoctor.collectors.torch_trace.events import Damage
+from latdoctor.collectors.torch_trace.events import DamagedEvents
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
 
 if TYPE_CHECKING:
-    from latdoctor.collectors.torch_trace.event_store import Columns
+    from latdoctor.collectors.torch_trace.event_store import TraceStore
 
 NAME = nsight_evidence.NAME
 MAX_DAMAGED = 0.01  # above this share of damaged rows the rest cannot be trusted either
@@ -69,11 +69,11 @@ def _head(artifact: Artifact) -> bytes:
 def _export(artifact: Artifact) -> Evidence:
     # Imported here: the analysis loads numpy only when it runs.
     from latdoctor.collectors.torch_trace.analysis import analyse
-    from latdoctor.collectors.torch_trace.event_store import Columns
+    from latdoctor.collectors.torch_trace.event_store import TraceStore
 
-    damage = Damage()
+    damage = DamagedEvents()
     subject = f"trace/{artifact.group}"
-    with Columns(damage) as columns:
+    with TraceStore(damage) as columns:
         with sqlite_rows.opened(artifact.content, artifact.source) as export:
             older = nvprof.is_one(export)
             if not older:
@@ -88,7 +88,7 @@ def _export(artifact: Artifact) -> Evidence:
     return Evidence.merge([seen, Evidence(gaps=tuple(_damage(damage, subject, artifact)))])
 
 
-def _capture(export: sqlite_rows.Export) -> Capture:
+def _capture(export: sqlite_rows.SqliteExport) -> Capture:
     return Capture(
         gpus=sqlite_rows.gpu_names(export),
         graphs=sqlite_rows.count(export, sqlite_rows.GRAPH),
@@ -99,19 +99,19 @@ def _capture(export: sqlite_rows.Export) -> Capture:
     )
 
 
-def _older_capture(export: sqlite_rows.Export) -> Capture:
+def _older_capture(export: sqlite_rows.SqliteExport) -> Capture:
     known = nvprof.calls_are_known(export)
     return Capture(failures=nvprof.failures(export, _MAX_FAILURES), calls_have_names=known)
 
 
-def _must_be_an_export(export: sqlite_rows.Export) -> None:
+def _must_be_an_export(export: sqlite_rows.SqliteExport) -> None:
     if any(table in export.tables for table in (*sqlite_rows.ACTIVITIES, sqlite_rows.STRINGS)):
         return
     held = f"it has {len(export.tables)} other tables" if export.tables else "it has no tables"
     raise SourceError(f"is no Nsight Systems export: {held}", where=export.where, next_step=nsight_evidence.RECORD)
 
 
-def _must_hold_something(columns: Columns, where: str) -> None:
+def _must_hold_something(columns: TraceStore, where: str) -> None:
     count = columns.damage.count
     if count > MAX_DAMAGED * (columns.counts.timed + count) and (count > 1 or not columns.counts.timed):
         raise SourceError(
@@ -127,7 +127,7 @@ def _must_hold_something(columns: Columns, where: str) -> None:
         )
 
 
-def _damage(damage: Damage, subject: str, artifact: Artifact) -> Sequence[Gap]:
+def _damage(damage: DamagedEvents, subject: str, artifact: Artifact) -> Sequence[Gap]:
     if not damage.count:
         return ()
     reason = f"{subject}: {damage.count} rows are damaged and left out; the first: {damage.first}"

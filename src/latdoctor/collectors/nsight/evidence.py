@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from latdoctor.collectors.logs.error_codes import cuda_codes
-from latdoctor.collectors.nsight.sqlite_rows import BUFFER_FULL, FUNCTIONS, JIT, MODULES, Failure
-from latdoctor.collectors.torch_trace import event_names
+from latdoctor.collectors.nsight.sqlite_rows import BUFFER_FULL, FUNCTIONS, JIT, MODULES, FailedCall
 from latdoctor.collectors.torch_trace import evidence as trace_evidence
+from latdoctor.collectors.torch_trace.event_names import is_failure
 from latdoctor.collectors.torch_trace.summary import TraceSummary
 from latdoctor.evidence.model import AT_LEAST, Event, Evidence, Gap, Origin, Reading, Window
 
@@ -66,7 +66,7 @@ class Capture:
     graphs: int = 0
     absent: frozenset[str] = frozenset()
     overheads: Mapping[int, float] | None = None
-    failures: Sequence[Failure] | None = None
+    failures: Sequence[FailedCall] | None = None
     base: float | None = None  # unix seconds
     calls_have_names: bool = True  # else they were left out
 
@@ -147,7 +147,7 @@ def _errors(capture: Capture, subject: str, artifact: str) -> Iterator[Event]:
     dead: set[int] = set()
     seen: Counter[tuple[str, int, bool]] = Counter()
     for one in capture.failures or ():
-        if one.code in _ANSWERS or not event_names.is_failure(one.code) or _PROBES.match(one.call):
+        if one.code in _ANSWERS or not is_failure(one.code) or _PROBES.match(one.call):
             continue
         secondary = one.process in dead
         seen[one.call, one.code, secondary] += 1

@@ -9,8 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from latdoctor.collectors.nsight.sqlite_rows import Export, Failure, Links, Row, copy_name, event, in_batches
-from latdoctor.collectors.torch_trace.events import Args, Damage, Event
+from latdoctor.collectors.nsight.sqlite_rows import (
+    CorrelationIds,
+    FailedCall,
+    Row,
+    SqliteExport,
+    copy_name,
+    event,
+    in_batches,
+)
+from latdoctor.collectors.torch_trace.events import DamagedEvents, EventArgs, TraceEvent
 
 STRINGS = "StringTable"
 _KERNELS = ("CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL", "CUPTI_ACTIVITY_KIND_KERNEL")
@@ -49,20 +57,22 @@ _WAYS = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 8: "DtoD", 9: "HtoH", 10: "
 _MEMORIES = {1: "Pageable", 2: "Pinned", 3: "Device", 4: "Array", 5: "Managed"}
 
 
-def is_one(export: Export) -> bool:
+def is_one(export: SqliteExport) -> bool:
     return STRINGS in export.tables or _KERNELS[0] in export.tables
 
 
-def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
+def batches(export: SqliteExport, damage: DamagedEvents) -> Iterator[list[TraceEvent]]:
     """Every recorded activity, in batches. Raises SourceError where a table has more rows than are read."""
-    link = Links(told=False)  # nvprof profiles one process into one file
+    link = CorrelationIds(told=False)  # nvprof profiles one process into one file
     for table in _KERNELS:
         if export.has(table, "start", "end"):
             rows = export.rows(table, ("start", "end", "deviceId", "correlationId"))
             yield from in_batches((_kernel(row, link) for row in rows), damage, table)
     if export.has(_FILLS, "start", "end"):
         rows = export.rows(_FILLS, ("start", "end", "deviceId"))
-        yield from in_batches((event("gpu_memset", "", row, Args(device=_device(row))) for row in rows), damage, _FILLS)
+        yield from in_batches(
+            (event("gpu_memset", "", row, EventArgs(device=_device(row))) for row in rows), damage, _FILLS
+        )
     if export.has(_COPIES, "start", "end"):
         rows = export.rows(_COPIES, ("start", "end", "deviceId", "copyKind", "srcKind", "dstKind", "bytes"))
         yield from in_batches(map(_copy, rows), damage, _COPIES)
@@ -71,19 +81,19 @@ def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
         yield from in_batches((_call(row, link) for row in rows), damage, _CALLS)
 
 
-def calls_are_known(export: Export) -> bool:
+def calls_are_known(export: SqliteExport) -> bool:
     """Whether each call's number has a name here."""
     if not export.has(_CALLS, "start", "end", "cbid"):
         return False
     return all(isinstance(number, int) and number in CALL_NAMES for (number,) in export.rows(_CALLS, ("cbid",)))
 
 
-def failures(export: Export, limit: int) -> tuple[Failure, ...] | None:
+def failures(export: SqliteExport, limit: int) -> tuple[FailedCall, ...] | None:
     """The failed calls in the order of time, `limit` at most; None where calls or their return codes are not known."""
     if not calls_are_known(export) or not export.has(_CALLS, "returnValue"):
         return None
     found = [
-        Failure(start, process if isinstance(process, int) else 0, CALL_NAMES[number], result)
+        FailedCall(start, process if isinstance(process, int) else 0, CALL_NAMES[number], result)
         for start, process, number, result in export.rows(_CALLS, ("start", "processId", "cbid", "returnValue"))
         if isinstance(start, int) and isinstance(result, int) and result != 0 and isinstance(number, int)
     ]
@@ -94,17 +104,17 @@ def _device(row: Row) -> int | None:
     return row[2] if isinstance(row[2], int) else None
 
 
-def _kernel(row: Row, link: Links) -> Event | None:
-    return event("kernel", "", row, Args(device=_device(row), correlation=link(row[3], None)))
+def _kernel(row: Row, link: CorrelationIds) -> TraceEvent | None:
+    return event("kernel", "", row, EventArgs(device=_device(row), correlation=link(row[3], None)))
 
 
-def _copy(row: Row) -> Event | None:
+def _copy(row: Row) -> TraceEvent | None:
     size = row[6]
     told = float(size) if isinstance(size, int | float) and size >= 0 else None
-    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, Args(device=_device(row), bytes=told))
+    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, EventArgs(device=_device(row), bytes=told))
 
 
-def _call(row: Row, link: Links) -> Event | None:
+def _call(row: Row, link: CorrelationIds) -> TraceEvent | None:
     number, result = row[2], row[4]
-    told = Args(result=result if isinstance(result, int) else None, correlation=link(row[3], None))
+    told = EventArgs(result=result if isinstance(result, int) else None, correlation=link(row[3], None))
     return event("cuda_runtime", CALL_NAMES.get(number, "") if isinstance(number, int) else "", row, told)

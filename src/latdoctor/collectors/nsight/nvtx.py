@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from itertools import pairwise
 
-from latdoctor.collectors.nsight.sqlite_rows import Export
+from latdoctor.collectors.nsight.sqlite_rows import SqliteExport
 from latdoctor.sanitize import clean
 
 NVTX = "NVTX_EVENTS"
@@ -27,7 +27,7 @@ _FURTHEST = 10**18
 Range = tuple[int, int]  # start and end in ns
 
 
-def steps(export: Export) -> Mapping[str, tuple[float, float]]:
+def steps(export: SqliteExport) -> Mapping[str, tuple[float, float]]:
     """The steps by a name for each, from when to when (µs); empty where no range repeats, or there are too many."""
     told: defaultdict[tuple[object, object], list[Range]] = defaultdict(list)
     columns = ("start", "end", "eventType", "globalTid", "domainId", "textId", "text")
@@ -49,7 +49,7 @@ def steps(export: Export) -> Mapping[str, tuple[float, float]]:
     return {f"{found[1][1]} ({at})": (start / 1000, end / 1000) for at, (start, end) in enumerate(ranges, start=1)}
 
 
-def _texts(export: Export, wanted: set[int]) -> Mapping[int, str]:
+def _texts(export: SqliteExport, wanted: set[int]) -> Mapping[int, str]:
     if not wanted or not export.has(_STRINGS, "id", "value"):
         return {}
     rows = export.rows(_STRINGS, ("id", "value"))

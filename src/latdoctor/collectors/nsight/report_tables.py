@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from latdoctor.collectors.nsight import evidence as nsight_evidence
 from latdoctor.collectors.nsight.evidence import NAME, Capture
 from latdoctor.collectors.nsight.sqlite_rows import plain_name
-from latdoctor.collectors.torch_trace import event_names
-from latdoctor.collectors.torch_trace.events import Args, Damage, Event
+from latdoctor.collectors.torch_trace.event_names import CallKind, kind_of_call
+from latdoctor.collectors.torch_trace.events import DamagedEvents, EventArgs, TraceEvent
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject
@@ -43,7 +43,7 @@ _TIMED = frozenset({"total", "mean", "min", "max", "start", "duration"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TableRow:
     """One row: its texts, and its numbers in seconds, bytes or counts."""
 
     texts: Mapping[str, str]
@@ -55,35 +55,35 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class PrintedTable:
     """One table: `kind` is api | kernels | copy-times | copy-sizes | gpu-trace | api-trace | nvprof."""
 
     kind: str
-    entries: tuple[Entry, ...]
+    entries: tuple[TableRow, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class PrintedTables:
     """The tables of a file. `cut` says how its last row was cut off; empty where it seems whole."""
 
-    tables: tuple[Table, ...]
+    tables: tuple[PrintedTable, ...]
     cut: str = ""
 
 
-def printed(text: str, where: str) -> Printed:
+def printed(text: str, where: str) -> PrintedTables:
     """Every table in `text`. Raises SourceError where it has too many rows."""
-    found: list[Table] = []
-    head: _Head | None = None
-    entries: list[Entry] = []
+    found: list[PrintedTable] = []
+    head: _TableHeader | None = None
+    entries: list[TableRow] = []
     count = 0
-    last: tuple[_Head | None, Sequence[str]] = (None, ())  # a row that is none of a table does not speak of one
+    last: tuple[_TableHeader | None, Sequence[str]] = (None, ())  # a row that is none of a table does not speak of one
     for cells in _rows(text, where):
         if any(cells):
             last = head, cells
         begun = _head(cells)
         if begun is not None or not any(cells):
             if head is not None and entries:
-                found.append(Table(head.kind, tuple(entries)))
+                found.append(PrintedTable(head.kind, tuple(entries)))
                 entries = []
             # nvprof leaves blank lines between its parts and repeats the head: a blank line ends a table of nsys only.
             head = begun if begun is not None else head if head is not None and head.kind == "nvprof" else None
@@ -98,11 +98,11 @@ def printed(text: str, where: str) -> Printed:
             if count > MAX_ROWS:
                 raise SourceError(f"more than the {MAX_ROWS} rows that are read at most", where=where)
     if head is not None and entries:
-        found.append(Table(head.kind, tuple(entries)))
-    return Printed(tuple(found), _cut(*last, text.rstrip().rpartition("\n")[2]))
+        found.append(PrintedTable(head.kind, tuple(entries)))
+    return PrintedTables(tuple(found), _cut(*last, text.rstrip().rpartition("\n")[2]))
 
 
-def _cut(head: _Head | None, cells: Sequence[str], line: str) -> str:
+def _cut(head: _TableHeader | None, cells: Sequence[str], line: str) -> str:
     """What the last row of a file, `line`, lacks of a row of its table: copied while it was written, or not whole."""
     if head is None or not cells or head.takes_units(cells):
         return ""
@@ -126,7 +126,7 @@ def _rows(text: str, where: str) -> Iterator[list[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _TableHeader:
     kind: str
     columns: tuple[str, ...]  # our names, empty for columns that are not used
     units: tuple[str, ...]
@@ -136,11 +136,11 @@ class _Head:
         known = [cell.lower() in {*_TIMES, *_SIZES, "%", ""} or "/" in cell for cell in cells]
         return len(cells) > 1 and all(known) and any(cells)
 
-    def with_units(self, cells: Sequence[str]) -> _Head:
+    def with_units(self, cells: Sequence[str]) -> _TableHeader:
         told = (*cells, *([""] * len(self.columns)))[: len(self.columns)]
-        return _Head(self.kind, self.columns, tuple(unit.lower() for unit in told))
+        return _TableHeader(self.kind, self.columns, tuple(unit.lower() for unit in told))
 
-    def entry(self, cells: Sequence[str]) -> Entry | None:
+    def entry(self, cells: Sequence[str]) -> TableRow | None:
         """None for a line that is no row of this table."""
         if len(cells) < len(self.columns):
             return None
@@ -155,7 +155,7 @@ class _Head:
                 if value is not None:
                     numbers[column] = value
         timed = {"total", "duration", "size"} & numbers.keys()
-        return Entry(texts, numbers) if timed and texts.get("name") else None
+        return TableRow(texts, numbers) if timed and texts.get("name") else None
 
 
 def _value(cell: str, column: str, unit: str) -> float | None:
@@ -169,14 +169,14 @@ def _value(cell: str, column: str, unit: str) -> float | None:
     return value
 
 
-def _head(cells: Sequence[str]) -> _Head | None:
+def _head(cells: Sequence[str]) -> _TableHeader | None:
     """The head of a table, where these cells are one."""
     if not 3 <= len(cells) <= _MAX_COLUMNS:
         return None
     parted = [_parted(cell) for cell in cells]
     columns = tuple(_COLUMNS.get(name, "") for name, _ in parted)
     kind = _kind({name for name, _ in parted}, set(columns))
-    return _Head(kind, columns, tuple(unit for _, unit in parted)) if kind else None
+    return _TableHeader(kind, columns, tuple(unit for _, unit in parted)) if kind else None
 
 
 def _parted(cell: str) -> tuple[str, str]:
@@ -228,11 +228,11 @@ def parse(artifact: Artifact) -> Evidence:
     return Evidence.merge([seen, Evidence(gaps=(gap,))])
 
 
-def _as_trace(found: Sequence[Table], subject: str, artifact: Artifact) -> Evidence:
+def _as_trace(found: Sequence[PrintedTable], subject: str, artifact: Artifact) -> Evidence:
     from latdoctor.collectors.torch_trace.analysis import analyse
-    from latdoctor.collectors.torch_trace.event_store import Columns
+    from latdoctor.collectors.torch_trace.event_store import TraceStore
 
-    with Columns(Damage()) as columns:
+    with TraceStore(DamagedEvents()) as columns:
         for table in found:
             columns.add(event for entry in table.entries if (event := _event(table.kind, entry)) is not None)
         if not columns.counts.timed:
@@ -240,21 +240,21 @@ def _as_trace(found: Sequence[Table], subject: str, artifact: Artifact) -> Evide
         return nsight_evidence.evidence(analyse(columns), Capture(), subject, artifact.name)
 
 
-def _event(kind: str, entry: Entry) -> Event | None:
+def _event(kind: str, entry: TableRow) -> TraceEvent | None:
     start, duration = entry.numbers.get("start"), entry.numbers.get("duration")
     if start is None or duration is None:
         return None
     times = (start * 1e6, duration * 1e6)
     if kind == "api-trace":
-        return Event("X", "cuda_runtime", plain_name(entry.name), *times)
-    device = Args(device=entry.texts.get("device", ""), bytes=entry.numbers.get("bytes"))
+        return TraceEvent("X", "cuda_runtime", plain_name(entry.name), *times)
+    device = EventArgs(device=entry.texts.get("device", ""), bytes=entry.numbers.get("bytes"))
     lower = entry.name.lower()
     if "memset" in lower and lower.startswith("["):
-        return Event("X", "gpu_memset", "", *times, device)
+        return TraceEvent("X", "gpu_memset", "", *times, device)
     if "memcpy" in lower and lower.startswith("["):
         memories = f" ({entry.texts.get('source', '')} -> {entry.texts.get('target', '')})"
-        return Event("X", "gpu_memcpy", _way(entry.name) + memories, *times, device)
-    return Event("X", "kernel", "", *times, device)
+        return TraceEvent("X", "gpu_memcpy", _way(entry.name) + memories, *times, device)
+    return TraceEvent("X", "kernel", "", *times, device)
 
 
 def _way(name: str) -> str:
@@ -267,17 +267,17 @@ def _way(name: str) -> str:
 class _Sums:
     """The sums of one capture, from however many tables."""
 
-    def __init__(self, found: Iterable[Table], subject: str, artifact: str) -> None:
+    def __init__(self, found: Iterable[PrintedTable], subject: str, artifact: str) -> None:
         self._subject, self._artifact = subject, artifact
-        self._calls: list[Entry] = []
-        self._kernels: list[Entry] = []
-        self._copies: list[Entry] = []
-        self._sizes: list[Entry] = []
+        self._calls: list[TableRow] = []
+        self._kernels: list[TableRow] = []
+        self._copies: list[TableRow] = []
+        self._sizes: list[TableRow] = []
         for table in found:
             for entry in table.entries:
                 self._place(table.kind, entry)
 
-    def _place(self, kind: str, entry: Entry) -> None:
+    def _place(self, kind: str, entry: TableRow) -> None:
         is_copy = entry.name.startswith("[CUDA mem")
         if kind == "api" or (kind == "nvprof" and entry.texts.get("type", "").lower() == "api calls"):
             self._calls.append(entry)
@@ -302,10 +302,10 @@ class _Sums:
     def _of_calls(self) -> Iterator[Reading]:
         if not self._calls:
             return
-        kinds = [(event_names.kind_of_call(plain_name(entry.name)), entry) for entry in self._calls]
-        launches = [entry for kind, entry in kinds if kind == event_names.LAUNCH]
-        takes = [entry for kind, entry in kinds if kind == event_names.ALLOCATE]
-        handles = [entry for kind, entry in kinds if kind in (event_names.ALLOCATE, event_names.FREE)]
+        kinds = [(kind_of_call(plain_name(entry.name)), entry) for entry in self._calls]
+        launches = [entry for kind, entry in kinds if kind == CallKind.LAUNCH]
+        takes = [entry for kind, entry in kinds if kind == CallKind.ALLOCATE]
+        handles = [entry for kind, entry in kinds if kind in (CallKind.ALLOCATE, CallKind.FREE)]
         yield self._reading("launch.count", _count(launches), _listed(launches, "no launch call"))
         whole = "start and warm-up are among them" if takes else ""
         yield self._reading("alloc.device_calls", _count(takes), _listed(takes, "no allocation call"), whole)
@@ -340,15 +340,15 @@ class _Sums:
             yield self._reading("copy.bandwidth", total / time, f"{format_value(time, 'time')} of copies")
 
 
-def _count(entries: Iterable[Entry]) -> float:
+def _count(entries: Iterable[TableRow]) -> float:
     return sum(entry.numbers.get("count", 0.0) for entry in entries)
 
 
-def _total(entries: Iterable[Entry]) -> float:
+def _total(entries: Iterable[TableRow]) -> float:
     return sum(entry.numbers.get("total", 0.0) for entry in entries)
 
 
-def _listed(entries: Sequence[Entry], nothing: str) -> str:
+def _listed(entries: Sequence[TableRow], nothing: str) -> str:
     shown = [f"{entry.numbers.get('count', 0):.0f} {plain_name(entry.name)}" for entry in entries[:4]]
     more = [f"{len(entries) - 4} more names"] if len(entries) > 4 else []
     return ", ".join([*shown, *more]) or nothing

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from latdoctor.collectors.torch_trace.events import Args, Damage, Event
+from latdoctor.collectors.torch_trace.events import DamagedEvents, EventArgs, TraceEvent
 from latdoctor.errors import SourceError
 from latdoctor.sanitize import clean
 
@@ -38,7 +38,7 @@ Row = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Export:
+class SqliteExport:
     """An open export: its plain tables with their columns."""
 
     connection: sqlite3.Connection
@@ -68,7 +68,7 @@ class Export:
 
 
 @contextmanager
-def opened(content: bytes | Path, where: str) -> Iterator[Export]:
+def opened(content: bytes | Path, where: str) -> Iterator[SqliteExport]:
     """The export in a file or in memory, closed afterwards. Raises SourceError."""
     try:
         connection = _connected(content, where)
@@ -77,7 +77,7 @@ def opened(content: bytes | Path, where: str) -> Iterator[Export]:
     with closing(connection):
         try:
             _bound(connection)
-            yield Export(connection, _tables(connection), where)
+            yield SqliteExport(connection, _tables(connection), where)
         except _ERRORS as error:
             raise _damaged(where, error) from error
 
@@ -168,7 +168,7 @@ def plain_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class FailedCall:
     """A call that returned an error: when (ns), of which process, its name, and its code."""
 
     start: int
@@ -177,11 +177,11 @@ class Failure:
     code: int
 
 
-def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
+def batches(export: SqliteExport, damage: DamagedEvents) -> Iterator[list[TraceEvent]]:
     """Every recorded activity, in batches. A launched CUDA graph counts as one kernel: its own are not recorded."""
-    link = Links(told=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
+    link = CorrelationIds(told=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
     launched = ("start", "end", "deviceId", "correlationId", "globalPid")
-    readers: tuple[tuple[str, tuple[str, ...], Callable[[Row], Event | None]], ...] = (
+    readers: tuple[tuple[str, tuple[str, ...], Callable[[Row], TraceEvent | None]], ...] = (
         (KERNEL, launched, partial(_kernel, link=link)),
         (GRAPH, launched, partial(_kernel, link=link)),
         (FILL, ("start", "end", "deviceId"), _fill),
@@ -196,9 +196,9 @@ def batches(export: Export, damage: Damage) -> Iterator[list[Event]]:
         yield from in_batches((_call(row, names, link) for row in rows), damage, CALL)
 
 
-def in_batches(events: Iterable[Event | None], damage: Damage, table: str) -> Iterator[list[Event]]:
+def in_batches(events: Iterable[TraceEvent | None], damage: DamagedEvents, table: str) -> Iterator[list[TraceEvent]]:
     """`events` of a table in batches; those that are none are damage."""
-    batch: list[Event] = []
+    batch: list[TraceEvent] = []
     for one in events:
         if one is None:
             damage.add(f"a row of {table} has no whole numbers as its times")
@@ -210,7 +210,7 @@ def in_batches(events: Iterable[Event | None], damage: Damage, table: str) -> It
     yield batch
 
 
-def call_names(export: Export) -> Mapping[int, str]:
+def call_names(export: SqliteExport) -> Mapping[int, str]:
     """The names of API calls by their number; other strings (there may be millions) are passed over."""
     if not export.has(STRINGS, "id", "value"):
         return {}
@@ -230,17 +230,17 @@ def _span(row: Row) -> tuple[float, float] | None:
     return start / 1000, (end - start) / 1000
 
 
-def event(category: str, name: str, row: Row, args: Args) -> Event | None:
+def event(category: str, name: str, row: Row, args: EventArgs) -> TraceEvent | None:
     """The activity that `row` begins to tell with its start and end (ns); None where these are no whole numbers."""
     span = _span(row)
-    return None if span is None else Event("X", category, name, *span, args)
+    return None if span is None else TraceEvent("X", category, name, *span, args)
 
 
 def _device(row: Row) -> int | None:
     return row[2] if isinstance(row[2], int) else None
 
 
-class Links:
+class CorrelationIds:
     """Numbers by which a call and what it put on the GPU belong together: ids are those of one process each."""
 
     def __init__(self, told: bool) -> None:
@@ -255,19 +255,19 @@ class Links:
         return order << 32 | number if order < _MOST_PROCESSES else None
 
 
-def _kernel(row: Row, link: Links) -> Event | None:
-    return event("kernel", "", row, Args(device=_device(row), correlation=link(row[3], row[4])))
+def _kernel(row: Row, link: CorrelationIds) -> TraceEvent | None:
+    return event("kernel", "", row, EventArgs(device=_device(row), correlation=link(row[3], row[4])))
 
 
-def _fill(row: Row) -> Event | None:
-    return event("gpu_memset", "", row, Args(device=_device(row)))
+def _fill(row: Row) -> TraceEvent | None:
+    return event("gpu_memset", "", row, EventArgs(device=_device(row)))
 
 
-def _copy(row: Row) -> Event | None:
+def _copy(row: Row) -> TraceEvent | None:
     """Named as Kineto names copies, so that one reader understands both."""
     size = row[6]
     told = float(size) if isinstance(size, int | float) and size >= 0 else None
-    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, Args(device=_device(row), bytes=told))
+    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, EventArgs(device=_device(row), bytes=told))
 
 
 def copy_name(told: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -> str:
@@ -278,19 +278,19 @@ def copy_name(told: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -
     return f"Memcpy {way}" + (f" ({source} -> {target})" if source and target else "")
 
 
-def _call(row: Row, names: Mapping[int, str], link: Links) -> Event | None:
+def _call(row: Row, names: Mapping[int, str], link: CorrelationIds) -> TraceEvent | None:
     number, result = row[2], row[3]
     name = names.get(number, "") if isinstance(number, int) else ""
-    told = Args(result=result if isinstance(result, int) else None, correlation=link(row[4], row[5]))
+    told = EventArgs(result=result if isinstance(result, int) else None, correlation=link(row[4], row[5]))
     return event("cuda_runtime", name, row, told)
 
 
-def failures(export: Export, limit: int) -> tuple[Failure, ...] | None:
+def failures(export: SqliteExport, limit: int) -> tuple[FailedCall, ...] | None:
     """The failed calls in the order of time, `limit` at most; None where the export does not tell return codes."""
     if not export.has(CALL, "start", "returnValue", "nameId"):
         return None
     names = call_names(export)
-    found: list[Failure] = []
+    found: list[FailedCall] = []
     told = 0
     for start, thread, number, result in export.rows(CALL, ("start", "globalTid", "nameId", "returnValue")):
         if not isinstance(result, int):
@@ -299,11 +299,11 @@ def failures(export: Export, limit: int) -> tuple[Failure, ...] | None:
         if result != 0 and isinstance(start, int):
             process = thread >> 24 & 0xFFFFFF if isinstance(thread, int) else 0
             name = names.get(number, "a call") if isinstance(number, int) else "a call"
-            found.append(Failure(start, process, name, result))
+            found.append(FailedCall(start, process, name, result))
     return tuple(sorted(found, key=lambda one: one.start)[:limit]) if told else None
 
 
-def overheads(export: Export) -> Mapping[int, float] | None:
+def overheads(export: SqliteExport) -> Mapping[int, float] | None:
     """Seconds spent in each kind of overhead; None where there is no such table."""
     if not export.has(OVERHEAD, "start", "end", "overheadType"):
         return None
@@ -314,12 +314,12 @@ def overheads(export: Export) -> Mapping[int, float] | None:
     return spent
 
 
-def count(export: Export, table: str) -> int:
+def count(export: SqliteExport, table: str) -> int:
     """How many rows `table` has; 0 where it is absent."""
     return sum(1 for _ in export.rows(table, ("start",))) if table in export.tables else 0
 
 
-def capture_settings(export: Export) -> Mapping[str, str]:
+def capture_settings(export: SqliteExport) -> Mapping[str, str]:
     """How the capture was set up (META_DATA_CAPTURE), as far as it is told."""
     if not export.has("META_DATA_CAPTURE", "name", "value"):
         return {}
@@ -327,7 +327,7 @@ def capture_settings(export: Export) -> Mapping[str, str]:
     return {name: value for name, value in rows if isinstance(name, str) and isinstance(value, str)}
 
 
-def began(export: Export) -> float | None:
+def began(export: SqliteExport) -> float | None:
     """When the capture began, unix seconds: what the times of its rows count from."""
     table = "TARGET_INFO_SESSION_START_TIME"
     if export.has(table, "utcEpochNs"):
@@ -336,7 +336,7 @@ def began(export: Export) -> float | None:
     return None
 
 
-def gpu_names(export: Export) -> tuple[str, ...]:
+def gpu_names(export: SqliteExport) -> tuple[str, ...]:
     """The GPUs of the machine. Many exports have no table of them and tell them as JSON among the environment."""
     if export.has("TARGET_INFO_GPU", "name"):
         rows = export.rows("TARGET_INFO_GPU", ("name",), limit=64)

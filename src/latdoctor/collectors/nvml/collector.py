@@ -19,14 +19,14 @@ from latdoctor.collectors.base import (
 )
 from latdoctor.collectors.nvml import evidence as nvml_parse
 from latdoctor.collectors.nvml.device_reader import (
-    Gpu,
+    GpuHandle,
     read_cuda_version,
     read_device,
     read_sample,
     read_system,
     word_of,
 )
-from latdoctor.collectors.nvml.samples import MAX_GPUS, SCHEMA_VERSION, Record, Refused, Sample
+from latdoctor.collectors.nvml.samples import MAX_GPUS, SCHEMA_VERSION, GpuSample, NvmlRecord, Unavailable
 from latdoctor.collectors.procfs import parent_pid
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap, to_json
@@ -78,15 +78,15 @@ def _gap(word: str) -> Gap:
     )
 
 
-def _watch(nvml: ModuleType, request: CollectRequest, clock: Clock) -> Record:
+def _watch(nvml: ModuleType, request: CollectRequest, clock: Clock) -> NvmlRecord:
     """Raises NVMLError where not even the GPUs can be counted."""
-    gpus = [Gpu(nvml, index) for index in range(min(nvml.nvmlDeviceGetCount(), MAX_GPUS))]
+    gpus = [GpuHandle(nvml, index) for index in range(min(nvml.nvmlDeviceGetCount(), MAX_GPUS))]
     devices = tuple(read_device(gpu) for gpu in gpus)
-    samples: list[Sample] = []
+    samples: list[GpuSample] = []
     if gpus:
         for moment in sampling_moments(clock, request.window, INTERVAL, MAX_SAMPLES):
             samples.extend(read_sample(gpu, moment.time, links=moment.at_end) for gpu in gpus)
-    return Record(
+    return NvmlRecord(
         schema_version=SCHEMA_VERSION,
         driver=read_system(nvml, nvml.nvmlSystemGetDriverVersion),
         cuda=read_cuda_version(nvml),
@@ -97,11 +97,11 @@ def _watch(nvml: ModuleType, request: CollectRequest, clock: Clock) -> Record:
     )
 
 
-def _own(pid: int | None, samples: Sequence[Sample]) -> tuple[int, ...]:
+def _own(pid: int | None, samples: Sequence[GpuSample]) -> tuple[int, ...]:
     """The GPU processes that are `pid` or descend from it: servers compute in child processes."""
     if pid is None:
         return ()
-    listed = {p.pid for s in samples if not isinstance(s.processes, Refused) for p in s.processes}
+    listed = {p.pid for s in samples if not isinstance(s.processes, Unavailable) for p in s.processes}
     return tuple(sorted(candidate for candidate in listed if _descends(candidate, pid)))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, TypeVar
 
-from latdoctor.collectors.nvml.samples import Device, Link, Number, Process, Refused, Sample
+from latdoctor.collectors.nvml.samples import GpuDevice, GpuProcess, GpuSample, Number, NvLink, Unavailable
 from latdoctor.sanitize import clean
 
 _T = TypeVar("_T")
@@ -20,7 +20,7 @@ def word_of(error: Exception) -> str:
     return clean(str(error).lower(), _WORD)
 
 
-class Gpu:
+class GpuHandle:
     """A GPU that answers, or does not."""
 
     def __init__(self, nvml: ModuleType, index: int) -> None:
@@ -29,35 +29,35 @@ class Gpu:
         self.refused = ""
         self._handle: Any = None
         handle = self.ask(lambda _: nvml.nvmlDeviceGetHandleByIndex(index))
-        if isinstance(handle, Refused):
+        if isinstance(handle, Unavailable):
             self.refused = handle.error
         self._handle = handle
 
-    def ask(self, read: Callable[[Any], _T]) -> _T | Refused:
+    def ask(self, read: Callable[[Any], _T]) -> _T | Unavailable:
         """What `read` gets from the driver, or the driver's word for why not."""
         if self.refused:
-            return Refused(self.refused)
+            return Unavailable(self.refused)
         try:
             value = read(self._handle)
         except self.nvml.NVMLError as error:
-            return Refused(word_of(error))
+            return Unavailable(word_of(error))
         except ValueError:  # a name that is no UTF-8
-            return Refused("unreadable answer")
-        return Refused("value not available") if isinstance(value, int) and value in _BLANKS else value
+            return Unavailable("unreadable answer")
+        return Unavailable("value not available") if isinstance(value, int) and value in _BLANKS else value
 
     def number(self, read: Callable[[Any], int], factor: float = 1.0) -> Number:
         value = self.ask(read)
-        return value if isinstance(value, Refused) else value * factor
+        return value if isinstance(value, Unavailable) else value * factor
 
 
-def read_system(nvml: ModuleType, read: Callable[[], str]) -> str | Refused:
+def read_system(nvml: ModuleType, read: Callable[[], str]) -> str | Unavailable:
     try:
         return clean(read(), _WORD)
     except nvml.NVMLError as error:
-        return Refused(word_of(error))
+        return Unavailable(word_of(error))
 
 
-def read_cuda_version(nvml: ModuleType) -> str | Refused:
+def read_cuda_version(nvml: ModuleType) -> str | Unavailable:
     """NVML tells 13010 for 13.1."""
 
     def read() -> str:
@@ -77,9 +77,9 @@ def _newest(nvml: ModuleType, *calls: Callable[[], _T]) -> _T:
     return calls[-1]()
 
 
-def read_device(gpu: Gpu) -> Device:
+def read_device(gpu: GpuHandle) -> GpuDevice:
     nvml = gpu.nvml
-    return Device(
+    return GpuDevice(
         index=gpu.index,
         name=gpu.ask(lambda h: clean(nvml.nvmlDeviceGetName(h), _WORD)),
         uuid=gpu.ask(lambda h: clean(nvml.nvmlDeviceGetUUID(h), _WORD)),
@@ -99,14 +99,14 @@ def _pci(info: Any) -> str:
     return f"{info.domain:04x}:{info.bus:02x}:{info.device:02x}"
 
 
-def read_sample(gpu: Gpu, time: float, *, links: bool) -> Sample:
+def read_sample(gpu: GpuHandle, time: float, *, links: bool) -> GpuSample:
     nvml = gpu.nvml
     memory = gpu.ask(lambda h: _memory(nvml, h))
-    used, total = (memory, memory) if isinstance(memory, Refused) else memory
+    used, total = (memory, memory) if isinstance(memory, Unavailable) else memory
     remapped = gpu.ask(nvml.nvmlDeviceGetRemappedRows)
-    pending, failed = (remapped, remapped) if isinstance(remapped, Refused) else map(float, remapped[2:])
+    pending, failed = (remapped, remapped) if isinstance(remapped, Unavailable) else map(float, remapped[2:])
     uncorrected, volatile = nvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, nvml.NVML_VOLATILE_ECC
-    return Sample(
+    return GpuSample(
         time=time,
         index=gpu.index,
         utilization=gpu.number(lambda h: nvml.nvmlDeviceGetUtilizationRates(h).gpu, 0.01),
@@ -164,16 +164,16 @@ def _clock_reasons(nvml: ModuleType, handle: Any) -> int:
     )
 
 
-def _processes(nvml: ModuleType, handle: Any) -> tuple[Process, ...]:
+def _processes(nvml: ModuleType, handle: Any) -> tuple[GpuProcess, ...]:
     found = _newest(
         nvml,
         lambda: nvml.nvmlDeviceGetComputeRunningProcesses_v3(handle),
         lambda: nvml.nvmlDeviceGetComputeRunningProcesses_v2(handle),
     )
-    return tuple(Process(int(p.pid), None if p.usedGpuMemory is None else float(p.usedGpuMemory)) for p in found)
+    return tuple(GpuProcess(int(p.pid), None if p.usedGpuMemory is None else float(p.usedGpuMemory)) for p in found)
 
 
-def _links(gpu: Gpu, handle: Any) -> tuple[Link, ...]:
+def _links(gpu: GpuHandle, handle: Any) -> tuple[NvLink, ...]:
     """The NVLinks that are up. The driver says "invalid argument" past the last link."""
     nvml = gpu.nvml
     found = []
@@ -183,10 +183,10 @@ def _links(gpu: Gpu, handle: Any) -> tuple[Link, ...]:
         except nvml.NVMLError_InvalidArgument:
             break
         if up:
-            found.append(Link(link, tuple(_link_errors(gpu, link, counter) for counter in range(4))))
+            found.append(NvLink(link, tuple(_link_errors(gpu, link, counter) for counter in range(4))))
     return tuple(found)
 
 
-def _link_errors(gpu: Gpu, link: int, counter: int) -> Number:
+def _link_errors(gpu: GpuHandle, link: int, counter: int) -> Number:
     # 0 replay, 1 recovery, 2 CRC in flits, 3 CRC in data (NVML_NVLINK_ERROR_DL_*)
     return gpu.number(lambda h: gpu.nvml.nvmlDeviceGetNvLinkErrorCounter(h, link, counter))

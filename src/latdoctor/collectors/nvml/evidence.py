@@ -6,17 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from latdoctor.collectors.base import SourceAvailability
-from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, OWN_WORDS, QUANTITIES, Told, told_of
+from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, OWN_WORDS, QUANTITIES, SignalValue, told_of
 from latdoctor.collectors.nvml.samples import (
     LOST,
     NO_PERMISSION,
     NOT_FOUND,
     NOT_SUPPORTED,
-    Device,
-    Record,
-    Refused,
-    Sample,
+    GpuDevice,
+    GpuSample,
+    NvmlRecord,
     Text,
+    Unavailable,
     read_record,
 )
 from latdoctor.evidence.bundle import Artifact
@@ -57,8 +57,8 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     return Evidence.merge(_parse(read_record(artifact), artifact.name) for artifact in artifacts)
 
 
-def _parse(record: Record, artifact: str) -> Evidence:
-    samples: dict[int, list[Sample]] = {device.index: [] for device in record.devices}
+def _parse(record: NvmlRecord, artifact: str) -> Evidence:
+    samples: dict[int, list[GpuSample]] = {device.index: [] for device in record.devices}
     for sample in record.samples:
         samples[sample.index].append(sample)
     return Evidence.merge(
@@ -69,7 +69,7 @@ def _parse(record: Record, artifact: str) -> Evidence:
     )
 
 
-def _machine(record: Record, samples: Mapping[int, Sequence[Sample]], origin: Origin) -> Evidence:
+def _machine(record: NvmlRecord, samples: Mapping[int, Sequence[GpuSample]], origin: Origin) -> Evidence:
     """How many GPUs answer. One that this user may not open is neither expected nor counted."""
     window = _window(record.samples)
     allowed = [device for device in record.devices if device.refused != NO_PERMISSION]
@@ -83,7 +83,7 @@ def _machine(record: Record, samples: Mapping[int, Sequence[Sample]], origin: Or
         ("gpu.cuda_driver_version", record.cuda),
     )
     for signal, text in texts:
-        if isinstance(text, Refused):
+        if isinstance(text, Unavailable):
             gaps.append(_refusal(NODE, text.error, [signal], origin))
         else:
             values.append((signal, clean(text)))
@@ -95,11 +95,11 @@ def _machine(record: Record, samples: Mapping[int, Sequence[Sample]], origin: Or
     return Evidence(subjects=(Subject(NODE),), readings=readings, gaps=tuple(gaps))
 
 
-def _gpu(record: Record, device: Device, samples: Sequence[Sample], artifact: str) -> Evidence:
+def _gpu(record: NvmlRecord, device: GpuDevice, samples: Sequence[GpuSample], artifact: str) -> Evidence:
     subject, origin = f"gpu/{device.index}", Origin(artifact, f"GPU {device.index}")
     alive = [sample for sample in samples if not _lost(sample)]
     lost = len(alive) < len(samples)
-    told: dict[str, Told] = {
+    told: dict[str, SignalValue] = {
         "gpu.name": (_cleaned(device.name), ""),
         "gpu.uuid": (_cleaned(device.uuid), ""),
         "gpu.pci": (_cleaned(device.pci), ""),
@@ -111,11 +111,11 @@ def _gpu(record: Record, device: Device, samples: Sequence[Sample], artifact: st
     readings = [
         Reading(signal, subject, value, origin, window, note=note)
         for signal, (value, note) in told.items()
-        if not isinstance(value, Refused)
+        if not isinstance(value, Unavailable)
     ]
     refused: dict[str, list[str]] = {}
     for signal, (value, _) in told.items():
-        if isinstance(value, Refused) and (value.error not in LOST or not lost):
+        if isinstance(value, Unavailable) and (value.error not in LOST or not lost):
             refused.setdefault(value.error, []).append(signal)
     mig = device.mig == 1
     gaps = [_refusal(subject, word, signals, origin, mig=mig) for word, signals in refused.items()]
@@ -124,12 +124,12 @@ def _gpu(record: Record, device: Device, samples: Sequence[Sample], artifact: st
     return Evidence(subjects=(Subject(subject, NODE),), readings=tuple(readings), gaps=tuple(gaps))
 
 
-def _finite(value: Value | Refused) -> Value | Refused:
-    return Refused(OUT_OF_RANGE) if isinstance(value, float) and not math.isfinite(value) else value
+def _finite(value: Value | Unavailable) -> Value | Unavailable:
+    return Unavailable(OUT_OF_RANGE) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cleaned(text: Text) -> Text:
-    return text if isinstance(text, Refused) else clean(text, 200)
+    return text if isinstance(text, Unavailable) else clean(text, 200)
 
 
 def _refusal(subject: str, word: str, signals: Sequence[str], origin: Origin, *, mig: bool = False) -> Gap:
@@ -139,7 +139,7 @@ def _refusal(subject: str, word: str, signals: Sequence[str], origin: Origin, *,
     return Gap(SOURCE, f"{subject}: {why}", tuple(signals), subject, _HELP.get(word, ""), origin)
 
 
-def _loss(subject: str, samples: Sequence[Sample], alive: Sequence[Sample], origin: Origin) -> Gap:
+def _loss(subject: str, samples: Sequence[GpuSample], alive: Sequence[GpuSample], origin: Origin) -> Gap:
     after = f"{alive[-1].time - samples[0].time:.1f} s into the window" if alive else "before the window"
     return Gap(
         source=SOURCE,
@@ -151,25 +151,25 @@ def _loss(subject: str, samples: Sequence[Sample], alive: Sequence[Sample], orig
     )
 
 
-def _lost(sample: Sample) -> str:
+def _lost(sample: GpuSample) -> str:
     """NVML's word for a GPU that is gone, if any field has it."""
     fields = (getattr(sample, name) for name in sample.__struct_fields__)
-    return next((field.error for field in fields if isinstance(field, Refused) and field.error in LOST), "")
+    return next((field.error for field in fields if isinstance(field, Unavailable) and field.error in LOST), "")
 
 
-def _answers(sample: Sample) -> bool:
+def _answers(sample: GpuSample) -> bool:
     """Does the GPU tell anything of its present state?"""
     state = (sample.utilization, sample.memory_used, sample.sm_clock, sample.temperature, sample.power)
-    return not _lost(sample) and any(not isinstance(field, Refused) for field in state)
+    return not _lost(sample) and any(not isinstance(field, Unavailable) for field in state)
 
 
-def _window(samples: Sequence[Sample]) -> Window:
+def _window(samples: Sequence[GpuSample]) -> Window:
     return Window(samples[0].time, samples[-1].time) if samples else Window()
 
 
-def sights(record: Record, title: str) -> tuple[SourceAvailability, ...]:
+def sights(record: NvmlRecord, title: str) -> tuple[SourceAvailability, ...]:
     """What one sample of every GPU shows, for `preflight`."""
-    driver = "of unknown version" if isinstance(record.driver, Refused) else clean(record.driver)
+    driver = "of unknown version" if isinstance(record.driver, Unavailable) else clean(record.driver)
     count = len(record.devices)
     status = "yes" if count else "partly"
     rows = [SourceAvailability(title, status, f"driver {driver}, {count} GPU{'s' if count != 1 else ''}")]
@@ -177,7 +177,7 @@ def sights(record: Record, title: str) -> tuple[SourceAvailability, ...]:
         seen = _gpu(record, device, [s for s in record.samples if s.index == device.index], "")
         # Rates need a window; that they are missing here says nothing.
         hidden = [gap for gap in seen.gaps if set(gap.signals) - RATES]
-        name = "" if isinstance(device.name, Refused) else clean(device.name, 200)
+        name = "" if isinstance(device.name, Unavailable) else clean(device.name, 200)
         status = "no" if not seen.readings else "partly" if hidden else "yes"
         detail = "; ".join([name, *(f"{gap.reason}: {', '.join(gap.signals)}" for gap in hidden)])
         rows.append(

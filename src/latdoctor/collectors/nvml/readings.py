@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from latdoctor.collectors.nvml.samples import Device, Link, Number, Record, Refused, Sample
+from latdoctor.collectors.nvml.samples import GpuDevice, GpuSample, Number, NvLink, NvmlRecord, Unavailable
 from latdoctor.evidence.model import Value
 
 # Below this utilisation a GPU is taken for idle: its clocks and its link may be powered down.
@@ -56,7 +56,7 @@ OWN_WORDS = frozenset(
     }
 )
 
-Told = tuple[Value | Refused, str]  # what goes into a reading, and its note
+SignalValue = tuple[Value | Unavailable, str]  # what goes into a reading, and its note
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -72,77 +72,77 @@ def _median(values: Sequence[float]) -> float:
 
 
 def _over(part: Number, whole: Number) -> Number:
-    if isinstance(part, Refused) or isinstance(whole, Refused):
-        return part if isinstance(part, Refused) else whole
-    return part / whole if whole > 0 else Refused(TOLD_AS_ZERO)
+    if isinstance(part, Unavailable) or isinstance(whole, Unavailable):
+        return part if isinstance(part, Unavailable) else whole
+    return part / whole if whole > 0 else Unavailable(TOLD_AS_ZERO)
 
 
-def _margin(device: Device, sample: Sample) -> Number:
+def _margin(device: GpuDevice, sample: GpuSample) -> Number:
     """The driver's own margin where it tells one (Hopper and newer have no fixed slowdown temperature)."""
-    if not isinstance(sample.temperature_margin, Refused):
+    if not isinstance(sample.temperature_margin, Unavailable):
         return sample.temperature_margin
     limit, now = device.temperature_slowdown, sample.temperature
-    if isinstance(limit, Refused) or isinstance(now, Refused):
-        return limit if isinstance(limit, Refused) else now
-    return limit - now if limit > 0 else Refused(TOLD_AS_ZERO)
+    if isinstance(limit, Unavailable) or isinstance(now, Unavailable):
+        return limit if isinstance(limit, Unavailable) else now
+    return limit - now if limit > 0 else Unavailable(TOLD_AS_ZERO)
 
 
-def _bit(bits: int) -> Callable[[Device, Sample], Number]:
-    def read(_: Device, sample: Sample) -> Number:
+def _bit(bits: int) -> Callable[[GpuDevice, GpuSample], Number]:
+    def read(_: GpuDevice, sample: GpuSample) -> Number:
         reasons = sample.clock_reasons
-        return reasons if isinstance(reasons, Refused) else float(bool(reasons & bits))
+        return reasons if isinstance(reasons, Unavailable) else float(bool(reasons & bits))
 
     return read
 
 
-def _power_cap(_: Device, sample: Sample) -> Number:
+def _power_cap(_: GpuDevice, sample: GpuSample) -> Number:
     reasons = sample.clock_reasons
-    if isinstance(reasons, Refused):
+    if isinstance(reasons, Unavailable):
         return reasons
     return float(bool(reasons & SW_POWER_CAP) and not (reasons & IDLE or _is_idle(sample)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Quantity:
+class GpuQuantity:
     """One signal: its value in a sample, and what stands for all samples."""
 
     signal: str
-    read: Callable[[Device, Sample], Number]
+    read: Callable[[GpuDevice, GpuSample], Number]
     reduce: Callable[[Sequence[float]], float]
     how: str
 
 
 QUANTITIES = (
-    _Quantity("gpu.utilization", lambda _, s: s.utilization, _mean, "mean"),
-    _Quantity("gpu.memory_used", lambda _, s: s.memory_used, max, "highest"),
-    _Quantity("gpu.memory_total", lambda _, s: s.memory_total, _last, "last"),
-    _Quantity("gpu.memory_used_ratio", lambda _, s: _over(s.memory_used, s.memory_total), max, "highest"),
-    _Quantity("gpu.sm_clock", lambda _, s: s.sm_clock, _mean, "mean"),
-    _Quantity("gpu.sm_clock_max", lambda d, _: d.sm_clock_max, _last, "last"),
-    _Quantity("gpu.sm_clock_ratio", lambda d, s: _over(s.sm_clock, d.sm_clock_max), _mean, "mean"),
-    _Quantity("gpu.temperature", lambda _, s: s.temperature, max, "highest"),
-    _Quantity("gpu.temperature_slowdown", lambda d, _: d.temperature_slowdown, _last, "last"),
-    _Quantity("gpu.temperature_margin", _margin, min, "lowest"),
-    _Quantity("gpu.power", lambda _, s: s.power, _mean, "mean"),
-    _Quantity("gpu.power_limit", lambda _, s: s.power_limit, _last, "last"),
-    _Quantity("gpu.power_ratio", lambda _, s: _over(s.power, s.power_limit), _mean, "mean"),
-    _Quantity("gpu.throttle.idle", _bit(IDLE), _mean, "share"),
-    _Quantity("gpu.throttle.sw_power_cap", _power_cap, _mean, "share under load"),
-    _Quantity("gpu.throttle.hw_slowdown", _bit(HW_SLOWDOWN), _mean, "share"),
-    _Quantity("gpu.throttle.sw_thermal", _bit(SW_THERMAL), _mean, "share"),
-    _Quantity("gpu.throttle.hw_thermal", _bit(HW_THERMAL), _mean, "share"),
-    _Quantity("gpu.throttle.hw_power_brake", _bit(HW_POWER_BRAKE), _mean, "share"),
-    _Quantity("gpu.throttle.thermal", _bit(SW_THERMAL | HW_THERMAL), _mean, "share"),
-    _Quantity("gpu.ecc.uncorrectable", lambda _, s: s.ecc_uncorrectable, _last, "last"),
-    _Quantity("gpu.row_remap.pending", lambda _, s: s.row_remap_pending, _last, "last"),
-    _Quantity("gpu.row_remap.failed", lambda _, s: s.row_remap_failed, _last, "last"),
-    _Quantity("gpu.pcie.width", lambda _, s: s.pcie_width, _median, "median"),
-    _Quantity("gpu.pcie.width_ratio", lambda d, s: _over(s.pcie_width, d.pcie_width_max), _median, "median"),
-    _Quantity("gpu.pcie.generation", lambda _, s: s.pcie_generation, max, "highest"),
+    GpuQuantity("gpu.utilization", lambda _, s: s.utilization, _mean, "mean"),
+    GpuQuantity("gpu.memory_used", lambda _, s: s.memory_used, max, "highest"),
+    GpuQuantity("gpu.memory_total", lambda _, s: s.memory_total, _last, "last"),
+    GpuQuantity("gpu.memory_used_ratio", lambda _, s: _over(s.memory_used, s.memory_total), max, "highest"),
+    GpuQuantity("gpu.sm_clock", lambda _, s: s.sm_clock, _mean, "mean"),
+    GpuQuantity("gpu.sm_clock_max", lambda d, _: d.sm_clock_max, _last, "last"),
+    GpuQuantity("gpu.sm_clock_ratio", lambda d, s: _over(s.sm_clock, d.sm_clock_max), _mean, "mean"),
+    GpuQuantity("gpu.temperature", lambda _, s: s.temperature, max, "highest"),
+    GpuQuantity("gpu.temperature_slowdown", lambda d, _: d.temperature_slowdown, _last, "last"),
+    GpuQuantity("gpu.temperature_margin", _margin, min, "lowest"),
+    GpuQuantity("gpu.power", lambda _, s: s.power, _mean, "mean"),
+    GpuQuantity("gpu.power_limit", lambda _, s: s.power_limit, _last, "last"),
+    GpuQuantity("gpu.power_ratio", lambda _, s: _over(s.power, s.power_limit), _mean, "mean"),
+    GpuQuantity("gpu.throttle.idle", _bit(IDLE), _mean, "share"),
+    GpuQuantity("gpu.throttle.sw_power_cap", _power_cap, _mean, "share under load"),
+    GpuQuantity("gpu.throttle.hw_slowdown", _bit(HW_SLOWDOWN), _mean, "share"),
+    GpuQuantity("gpu.throttle.sw_thermal", _bit(SW_THERMAL), _mean, "share"),
+    GpuQuantity("gpu.throttle.hw_thermal", _bit(HW_THERMAL), _mean, "share"),
+    GpuQuantity("gpu.throttle.hw_power_brake", _bit(HW_POWER_BRAKE), _mean, "share"),
+    GpuQuantity("gpu.throttle.thermal", _bit(SW_THERMAL | HW_THERMAL), _mean, "share"),
+    GpuQuantity("gpu.ecc.uncorrectable", lambda _, s: s.ecc_uncorrectable, _last, "last"),
+    GpuQuantity("gpu.row_remap.pending", lambda _, s: s.row_remap_pending, _last, "last"),
+    GpuQuantity("gpu.row_remap.failed", lambda _, s: s.row_remap_failed, _last, "last"),
+    GpuQuantity("gpu.pcie.width", lambda _, s: s.pcie_width, _median, "median"),
+    GpuQuantity("gpu.pcie.width_ratio", lambda d, s: _over(s.pcie_width, d.pcie_width_max), _median, "median"),
+    GpuQuantity("gpu.pcie.generation", lambda _, s: s.pcie_generation, max, "highest"),
 )
 
 
-def told_of(record: Record, device: Device, samples: Sequence[Sample]) -> dict[str, Told]:
+def told_of(record: NvmlRecord, device: GpuDevice, samples: Sequence[GpuSample]) -> dict[str, SignalValue]:
     """Every signal of one GPU over `samples`, of which there is at least one."""
     return {
         **{quantity.signal: _reduced(quantity, device, samples) for quantity in QUANTITIES},
@@ -155,10 +155,10 @@ def told_of(record: Record, device: Device, samples: Sequence[Sample]) -> dict[s
 
 
 def _known(values: Sequence[Number]) -> list[float]:
-    return [value for value in values if not isinstance(value, Refused)]
+    return [value for value in values if not isinstance(value, Unavailable)]
 
 
-def _reduced(quantity: _Quantity, device: Device, samples: Sequence[Sample]) -> Told:
+def _reduced(quantity: GpuQuantity, device: GpuDevice, samples: Sequence[GpuSample]) -> SignalValue:
     values = [quantity.read(device, sample) for sample in samples]
     known = _known(values)
     if not known:
@@ -167,63 +167,63 @@ def _reduced(quantity: _Quantity, device: Device, samples: Sequence[Sample]) -> 
     return quantity.reduce(known), f"{quantity.how} of {len(known)} samples{silent}"
 
 
-def _rate(samples: Sequence[Sample], read: Callable[[Sample], Number]) -> Told:
+def _rate(samples: Sequence[GpuSample], read: Callable[[GpuSample], Number]) -> SignalValue:
     """Per second, between the first and the last sample that tell the counter."""
     values = [(sample.time, read(sample)) for sample in samples]
-    known = [(time, value) for time, value in values if not isinstance(value, Refused)]
+    known = [(time, value) for time, value in values if not isinstance(value, Unavailable)]
     if not known:
         return values[0][1], ""
     (start, first), (end, last) = known[0], known[-1]
     if end <= start:
-        return Refused(ONE_SAMPLE), ""
+        return Unavailable(ONE_SAMPLE), ""
     if any(after < before for (_, before), (_, after) in pairwise(known)):
-        return Refused(BACKWARDS), ""
+        return Unavailable(BACKWARDS), ""
     return (last - first) / (end - start), f"{last - first:.0f} in {end - start:.1f} s"
 
 
-def _link_error_rate(samples: Sequence[Sample]) -> Told:
+def _link_error_rate(samples: Sequence[GpuSample]) -> SignalValue:
     """All error counters of all links that are up, per second. Links are asked in the first and the last sample."""
     asked = [(sample.time, sample.links) for sample in samples if sample.links is not None]
-    told = [(time, links) for time, links in asked if not isinstance(links, Refused)]
+    told = [(time, links) for time, links in asked if not isinstance(links, Unavailable)]
     if not told:
-        refusals = [links for _, links in asked if isinstance(links, Refused)]
-        return (refusals[0] if refusals else Refused(ONE_SAMPLE)), ""
+        refusals = [links for _, links in asked if isinstance(links, Unavailable)]
+        return (refusals[0] if refusals else Unavailable(ONE_SAMPLE)), ""
     (start, first), (end, last) = told[0], told[-1]
     if end <= start:
-        return Refused(ONE_SAMPLE), ""
+        return Unavailable(ONE_SAMPLE), ""
     if [link.link for link in first] != [link.link for link in last]:
-        return Refused(LINK_CHANGED), ""
+        return Unavailable(LINK_CHANGED), ""
     if not first:
-        return Refused(NO_LINK), ""
+        return Unavailable(NO_LINK), ""
     before, after = _counters(first), _counters(last)
     shared = before.keys() & after.keys()
     if not shared:
-        errors = [value for link in (*first, *last) for value in link.errors if isinstance(value, Refused)]
-        return next(iter(errors), Refused(LINK_CHANGED)), ""
+        errors = [value for link in (*first, *last) for value in link.errors if isinstance(value, Unavailable)]
+        return next(iter(errors), Unavailable(LINK_CHANGED)), ""
     if any(after[key] < before[key] for key in shared):
-        return Refused(BACKWARDS), ""
+        return Unavailable(BACKWARDS), ""
     count = sum(after[key] - before[key] for key in shared)
     return count / (end - start), f"{count:.0f} in {end - start:.1f} s over {len(first)} links"
 
 
-def _counters(links: Sequence[Link]) -> dict[tuple[int, int], float]:
+def _counters(links: Sequence[NvLink]) -> dict[tuple[int, int], float]:
     return {
         (link.link, place): value
         for link in links
         for place, value in enumerate(link.errors)
-        if not isinstance(value, Refused)
+        if not isinstance(value, Unavailable)
     }
 
 
-def _is_idle(sample: Sample) -> bool:
+def _is_idle(sample: GpuSample) -> bool:
     """Where the driver says so by utilisation or performance state."""
     busy, state = sample.utilization, sample.performance_state
-    low = not isinstance(busy, Refused) and busy < IDLE_UTILIZATION
-    slow = not isinstance(state, Refused) and IDLE_STATE <= state <= _SLOWEST_STATE
+    low = not isinstance(busy, Unavailable) and busy < IDLE_UTILIZATION
+    slow = not isinstance(state, Unavailable) and IDLE_STATE <= state <= _SLOWEST_STATE
     return low or slow
 
 
-def _generation_ratio(device: Device, samples: Sequence[Sample]) -> Told:
+def _generation_ratio(device: GpuDevice, samples: Sequence[GpuSample]) -> SignalValue:
     """The highest generation of the window over the maximum, if the GPU worked: a link takes a moment to wake up."""
     ratios: list[Number] = [_over(sample.pcie_generation, device.pcie_generation_max) for sample in samples]
     known = _known(ratios)
@@ -232,38 +232,38 @@ def _generation_ratio(device: Device, samples: Sequence[Sample]) -> Told:
     highest = max(known)
     busy = _known([sample.utilization for sample in samples])
     if highest < 1 and (all(map(_is_idle, samples)) or (busy and _mean(busy) < IDLE_UTILIZATION)):
-        return Refused(IDLE_LINK), ""
+        return Unavailable(IDLE_LINK), ""
     if highest < 1 and not busy:
-        return Refused(LOAD_UNKNOWN), ""
+        return Unavailable(LOAD_UNKNOWN), ""
     return highest, f"highest of {len(known)} samples"
 
 
-def _processes(record: Record, samples: Sequence[Sample]) -> Mapping[str, Told]:
+def _processes(record: NvmlRecord, samples: Sequence[GpuSample]) -> Mapping[str, SignalValue]:
     """Processes on the GPU, and those of them that do not belong to the watched one (where one is watched).
 
     A GPU that the watched process does not use has no foreign processes to speak of: nothing is said of it.
     """
-    lists = [sample.processes for sample in samples if not isinstance(sample.processes, Refused)]
+    lists = [sample.processes for sample in samples if not isinstance(sample.processes, Unavailable)]
     if not lists:
-        refused = next(sample.processes for sample in samples if isinstance(sample.processes, Refused))
+        refused = next(sample.processes for sample in samples if isinstance(sample.processes, Unavailable))
         return dict.fromkeys(_process_signals(record), (refused, ""))
     listed = {process.pid for process in lists[-1]}
     if not listed and _in_use(samples):
-        return dict.fromkeys(_process_signals(record), (Refused(HIDDEN), ""))
-    told: dict[str, Told] = {"gpu.processes": (float(len(listed)), "")}
+        return dict.fromkeys(_process_signals(record), (Unavailable(HIDDEN), ""))
+    told: dict[str, SignalValue] = {"gpu.processes": (float(len(listed)), "")}
     own = listed & set(record.own)
     if record.pid is not None and (own or not listed):
         told["gpu.foreign_processes"] = float(len(listed - own)), ""
     elif record.pid is not None and not record.own:
-        told["gpu.foreign_processes"] = Refused(NOT_AMONG), ""
+        told["gpu.foreign_processes"] = Unavailable(NOT_AMONG), ""
     return told
 
 
-def _process_signals(record: Record) -> tuple[str, ...]:
+def _process_signals(record: NvmlRecord) -> tuple[str, ...]:
     return ("gpu.processes",) if record.pid is None else ("gpu.processes", "gpu.foreign_processes")
 
 
-def _in_use(samples: Sequence[Sample]) -> bool:
+def _in_use(samples: Sequence[GpuSample]) -> bool:
     used = _known([sample.memory_used for sample in samples])
     busy = _known([sample.utilization for sample in samples])
     return bool(used and used[-1] > _MEMORY_OF_NOBODY) or bool(busy and _mean(busy) >= IDLE_UTILIZATION)

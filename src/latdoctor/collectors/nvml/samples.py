@@ -22,18 +22,18 @@ NO_PERMISSION = "insufficient permissions"
 LOST = frozenset({"gpu is lost", "gpu requires restart"})
 
 
-class Refused(Struct, frozen=True):
+class Unavailable(Struct, frozen=True):
     """NVML gave no value; `error` is its word for it in lower case (`not supported`)."""
 
     error: str
 
 
-Number = float | Refused
-Whole = int | Refused
-Text = str | Refused
+Number = float | Unavailable
+Whole = int | Unavailable
+Text = str | Unavailable
 
 
-class Device(Struct, frozen=True):
+class GpuDevice(Struct, frozen=True):
     """What does not change while a GPU is watched. Clocks in Hz, temperatures in °C."""
 
     index: int
@@ -48,21 +48,21 @@ class Device(Struct, frozen=True):
     refused: str = ""  # why the driver gives no handle to it
 
 
-class Process(Struct, frozen=True):
+class GpuProcess(Struct, frozen=True):
     """A process that computes on a GPU; `memory` in bytes, None where the driver does not tell."""
 
     pid: int
     memory: float | None
 
 
-class Link(Struct, frozen=True):
+class NvLink(Struct, frozen=True):
     """An NVLink that is up, and its error counters since the driver was loaded."""
 
     link: int
     errors: tuple[Number, ...]  # replay, recovery, CRC in flits, CRC in data
 
 
-class Sample(Struct, frozen=True):
+class GpuSample(Struct, frozen=True):
     """One GPU at one moment. Bytes, Hz, °C, W; shares 0..1; `time` is unix seconds UTC."""
 
     time: float
@@ -83,11 +83,11 @@ class Sample(Struct, frozen=True):
     pcie_width: Number
     pcie_generation: Number
     pcie_replays: Number
-    processes: tuple[Process, ...] | Refused
-    links: tuple[Link, ...] | Refused | None = None  # None where this sample did not ask
+    processes: tuple[GpuProcess, ...] | Unavailable
+    links: tuple[NvLink, ...] | Unavailable | None = None  # None where this sample did not ask
 
 
-class Record(Struct, frozen=True):
+class NvmlRecord(Struct, frozen=True):
     """One look at every GPU of this machine. `own` are those GPU processes that belong to the watched `pid`."""
 
     schema_version: int
@@ -95,18 +95,18 @@ class Record(Struct, frozen=True):
     cuda: Text
     pid: int | None
     own: tuple[int, ...]
-    devices: tuple[Device, ...]
-    samples: tuple[Sample, ...]
+    devices: tuple[GpuDevice, ...]
+    samples: tuple[GpuSample, ...]
 
 
-def read_record(artifact: Artifact) -> Record:
+def read_record(artifact: Artifact) -> NvmlRecord:
     """The record in `artifact`. Raises SourceError where it is damaged or contradicts itself."""
 
     def refuse(what: str) -> SourceError:
         return SourceError(what, where=artifact.source, next_step="collect it again")
 
     try:
-        record = msgspec.json.decode(artifact.read(MAX_RECORD), type=Record)
+        record = msgspec.json.decode(artifact.read(MAX_RECORD), type=NvmlRecord)
     except UNDECODABLE as error:
         raise refuse(f"not a record of NVML samples: {error}") from error
     if record.schema_version != SCHEMA_VERSION:

@@ -43,7 +43,7 @@ _MARKS = re.compile(rb"TensorRT|\[TRT\]|&&&& |=== (?:Build|Model|Inference) Opti
 
 
 @dataclass(slots=True)
-class Log:
+class BuildLog:
     """What was said. `rejected`, `unconstrained` name layers; `outside`, `foreign` hold the sentences, bounded."""
 
     precision: str = ""
@@ -75,9 +75,9 @@ def is_log(content: bytes) -> bool:
     return _MARKS.search(content) is not None
 
 
-def read(content: bytes) -> Log:
+def read(content: bytes) -> BuildLog:
     """Takes in every line; a log that is cut off says less."""
-    log = Log(is_verbose=b"[V] " in content)
+    log = BuildLog(is_verbose=b"[V] " in content)
     for line in _lines(content):
         _options(log, line)
         _builder(log, line)
@@ -97,7 +97,7 @@ def _lines(content: bytes) -> Iterator[str]:
         yield content[start : min(done, start + _LONGEST)].decode("utf-8", "replace").rstrip("\r")
 
 
-def _options(log: Log, line: str) -> None:
+def _options(log: BuildLog, line: str) -> None:
     if (found := _PRECISION.search(line)) is not None:
         log.precision = found[1][:60]
     elif (found := _DEVICE.search(line)) is not None:
@@ -110,7 +110,7 @@ def _options(log: Log, line: str) -> None:
         log.figures[found[1]] = float(found[2]) / 1000 if found[2].count(".") <= 1 and found[2] != "." else 0.0
 
 
-def _builder(log: Log, line: str) -> None:
+def _builder(log: BuildLog, line: str) -> None:
     log.is_build = log.is_build or "Engine generation completed" in line or "vertical fusions" in line
     if (found := _REJECTED.search(line)) is not None:
         log.rejected += 1
@@ -122,7 +122,7 @@ def _builder(log: Log, line: str) -> None:
         log.reformats_needed = max(log.reformats_needed or 0, int(found[1][:9]))
 
 
-def _runtime(log: Log, line: str) -> None:
+def _runtime(log: BuildLog, line: str) -> None:
     if OUTSIDE.search(line):
         log.outside += 1
         log.outside_said = log.outside_said or clean(line, 300)

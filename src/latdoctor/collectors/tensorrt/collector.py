@@ -14,8 +14,8 @@ from latdoctor.collectors.base import SourceAvailability
 from latdoctor.collectors.input_files import MAX_FILES, FileFinder, NamedFile, file_collector, safe_name, unique_name
 from latdoctor.collectors.tensorrt import build_log, file_formats
 from latdoctor.collectors.tensorrt import evidence as engine_evidence
-from latdoctor.collectors.tensorrt.build_log import Log
-from latdoctor.collectors.tensorrt.engine import Files
+from latdoctor.collectors.tensorrt.build_log import BuildLog
+from latdoctor.collectors.tensorrt.engine import EngineFiles
 from latdoctor.collectors.tensorrt.file_formats import Document
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -53,7 +53,7 @@ def _named(finder: FileFinder, given: Sequence[Path]) -> Iterator[NamedFile]:
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What the files of one engine show. Raises SourceError where none of them can be read."""
     subject = f"engine/{artifacts[0].group}"
-    files = Files()
+    files = EngineFiles()
     refused: list[tuple[SourceError, Artifact]] = []
     for artifact in artifacts:
         try:
@@ -71,7 +71,7 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     return Evidence.merge([engine_evidence.evidence(files, subject), Evidence(gaps=gaps)])
 
 
-def _read(artifact: Artifact) -> Document | Log:
+def _read(artifact: Artifact) -> Document | BuildLog:
     content = artifact.read(build_log.MAX_BYTES)
     if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         if not build_log.is_log(content[:4096]) or not content.startswith(b"["):

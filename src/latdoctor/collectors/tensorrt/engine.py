@@ -8,8 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from latdoctor.collectors.tensorrt.build_log import Log
-from latdoctor.collectors.tensorrt.file_formats import Document, Facts, Layer, Layers, Profile, Runs, Tensor
+from latdoctor.collectors.tensorrt.build_log import BuildLog
+from latdoctor.collectors.tensorrt.file_formats import (
+    Document,
+    EngineLayer,
+    EngineMetadata,
+    LayerInfo,
+    LayerProfile,
+    RunTimes,
+    Tensor,
+)
 
 FP32, FP16, BF16, FP8, INT8 = "FP32", "FP16", "BF16", "FP8", "INT8"
 # What a type is called in formats, by the number of its bits.
@@ -30,7 +38,7 @@ _FEW_CHANNELS = 32  # below, tensor cores do not pay and are rightly not used
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class LayerShare:
     """Some of an engine's layers: how many, their time (None where no profile tells it), and names of the dearest."""
 
     count: int
@@ -47,43 +55,43 @@ def type_of(tensor: Tensor) -> str:
     return _CALLED.get(name, name)
 
 
-def is_reformat(layer: Layer) -> bool:
+def is_reformat(layer: EngineLayer) -> bool:
     """By its type: what quantises is a Reformat as well, and is named QuantizeLinear_…"""
     return layer.kind == "Reformat"
 
 
-def is_unfused_quantisation(layer: Layer) -> bool:
+def is_unfused_quantisation(layer: EngineLayer) -> bool:
     """A quantisation or its reverse that is a layer by itself: as a Reformat, or a Scale with one INT8 side."""
     if is_reformat(layer):
         return layer.origin.upper() == "QDQ"
     return layer.kind == "Scale" and (_types(layer.inputs) == {INT8}) != (_types(layer.outputs) == {INT8})
 
 
-def is_converting(layer: Layer) -> bool:
+def is_converting(layer: EngineLayer) -> bool:
     """A Reformat between two types, not only between two layouts of one."""
     sides = (_types(layer.inputs), _types(layer.outputs))
     return is_reformat(layer) and all(sides) and sides[0] != sides[1]
 
 
-def is_heavy(layer: Layer) -> bool:
+def is_heavy(layer: EngineLayer) -> bool:
     return bool(_HEAVY.search(layer.kind) or _HEAVY.search(layer.parameter)) and not is_reformat(layer)
 
 
-def is_pointwise(layer: Layer) -> bool:
+def is_pointwise(layer: EngineLayer) -> bool:
     return bool(_POINTWISE.match(layer.kind))
 
 
-def is_wide(layer: Layer) -> bool:
+def is_wide(layer: EngineLayer) -> bool:
     """Heavy, with FP32 in and out."""
     return is_heavy(layer) and _first(layer.inputs) == FP32 and _first(layer.outputs) == FP32
 
 
-def gives_float(layer: Layer) -> bool:
+def gives_float(layer: EngineLayer) -> bool:
     """Heavy, with INT8 in and floating point out: the quantisation that should follow was not fused into it."""
     return is_heavy(layer) and _first(layer.inputs) == INT8 and _first(layer.outputs) in (FP32, FP16, BF16)
 
 
-def is_without_tensor_cores(layer: Layer) -> bool:
+def is_without_tensor_cores(layer: EngineLayer) -> bool:
     """Heavy, in a narrow type, with a tactic that names no tensor-core instruction; few channels excuse it."""
     kind = _first(layer.inputs)
     if not is_heavy(layer) or not layer.tactic or kind in (FP32, "") or _TENSOR_CORES.search(layer.tactic):
@@ -91,20 +99,24 @@ def is_without_tensor_cores(layer: Layer) -> bool:
     return not any(len(tensor.size) >= 2 and 0 < tensor.size[1] < _FEW_CHANNELS for tensor in layer.inputs[:1])
 
 
-def narrowest(layers: Iterable[Layer]) -> int | None:
+def narrowest(layers: Iterable[EngineLayer]) -> int | None:
     """The bits of the narrowest type that a heavy layer computes in."""
     return min(
         (BITS[kind] for layer in layers if is_heavy(layer) and (kind := _first(layer.inputs)) in BITS), default=None
     )
 
 
-def share(layers: Sequence[Layer], times: Sequence[float] | None, wanted: Callable[[Layer], bool]) -> Share:
+def share(
+    layers: Sequence[EngineLayer], times: Sequence[float] | None, wanted: Callable[[EngineLayer], bool]
+) -> LayerShare:
     """Those of `layers` that are `wanted`; `times` are as long as `layers`."""
     chosen = [number for number, layer in enumerate(layers) if wanted(layer)]
     if times is None:
-        return Share(len(chosen), None, tuple(layers[number].name for number in chosen[:3]))
+        return LayerShare(len(chosen), None, tuple(layers[number].name for number in chosen[:3]))
     dearest = sorted(chosen, key=lambda number: -times[number])[:3]
-    return Share(len(chosen), sum(times[number] for number in chosen), tuple(layers[number].name for number in dearest))
+    return LayerShare(
+        len(chosen), sum(times[number] for number in chosen), tuple(layers[number].name for number in dearest)
+    )
 
 
 def _types(tensors: Iterable[Tensor]) -> set[str]:
@@ -116,7 +128,7 @@ def _first(tensors: Sequence[Tensor]) -> str:
 
 
 # What is counted among the layers, by the part of the signal's name.
-KINDS: Mapping[str, Callable[[Layer], bool]] = {
+KINDS: Mapping[str, Callable[[EngineLayer], bool]] = {
     "reformat": is_reformat,
     "converting": is_converting,
     "quantising": is_unfused_quantisation,
@@ -130,30 +142,30 @@ _SAME_ENGINE = 0.9
 
 
 @dataclass(slots=True)
-class Files:
+class EngineFiles:
     """What was read, each with the name of its artifact."""
 
-    layers: tuple[Layers, str] | None = None
-    profile: tuple[Profile, str] | None = None
-    runs: tuple[Runs, str] | None = None
-    facts: list[tuple[Facts, str]] = field(default_factory=list)
-    logs: list[tuple[Log, str]] = field(default_factory=list)
+    layers: tuple[LayerInfo, str] | None = None
+    profile: tuple[LayerProfile, str] | None = None
+    runs: tuple[RunTimes, str] | None = None
+    facts: list[tuple[EngineMetadata, str]] = field(default_factory=list)
+    logs: list[tuple[BuildLog, str]] = field(default_factory=list)
 
-    def add(self, found: Document | Log, artifact: str) -> None:
-        if isinstance(found, Layers):
+    def add(self, found: Document | BuildLog, artifact: str) -> None:
+        if isinstance(found, LayerInfo):
             self.layers = (found, artifact)
-        elif isinstance(found, Profile):
+        elif isinstance(found, LayerProfile):
             self.profile = (found, artifact)
-        elif isinstance(found, Runs):
+        elif isinstance(found, RunTimes):
             self.runs = (found, artifact)
-        elif isinstance(found, Facts):
+        elif isinstance(found, EngineMetadata):
             self.facts.append((found, artifact))
         else:
             self.logs.append((found, artifact))
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SourcedValue:
     """A text or a time with the artifact that told it."""
 
     value: str | float
@@ -161,7 +173,7 @@ class Told:
     place: str
 
 
-def matched_times(files: Files) -> tuple[Sequence[float] | None, str]:
+def matched_times(files: EngineFiles) -> tuple[Sequence[float] | None, str]:
     """The time of each layer, or None and why not."""
     if files.layers is None or files.layers[0].names_only:
         return None, "no detailed layer information"
@@ -178,14 +190,14 @@ def matched_times(files: Files) -> tuple[Sequence[float] | None, str]:
     return [max(0.0, time) for time in times], ""
 
 
-def shares(files: Files, times: Sequence[float] | None) -> Mapping[str, Share]:
+def shares(files: EngineFiles, times: Sequence[float] | None) -> Mapping[str, LayerShare]:
     """Of each of KINDS the layers; nothing without detailed layer information."""
     if files.layers is None or files.layers[0].names_only:
         return {}
     return {name: share(files.layers[0].listed, times, wanted) for name, wanted in KINDS.items()}
 
 
-def narrow_was_meant(files: Files, bits: int | None) -> bool | None:
+def narrow_was_meant(files: EngineFiles, bits: int | None) -> bool | None:
     """May the engine compute in less than FP32? By what the build was allowed, else by what it does; None: unknown."""
     allowed = precision(files)
     if allowed is not None and isinstance(allowed.value, str):
@@ -193,47 +205,47 @@ def narrow_was_meant(files: Files, bits: int | None) -> bool | None:
     return None if bits is None else bits < 32 or None
 
 
-def precision(files: Files) -> Told | None:
+def precision(files: EngineFiles) -> SourcedValue | None:
     """What the build was allowed: `FP32+FP16+INT8`."""
     for facts, artifact in files.facts:
         if facts.precision:
-            return Told(facts.precision, artifact, "build options")
+            return SourcedValue(facts.precision, artifact, "build options")
     for log, artifact in files.logs:
         if log.precision:
-            return Told(log.precision, artifact, "build options")
+            return SourcedValue(log.precision, artifact, "build options")
     return None
 
 
-def device(files: Files) -> Told | None:
+def device(files: EngineFiles) -> SourcedValue | None:
     for facts, artifact in files.facts:
         if facts.device:
-            return Told(facts.device, artifact, "device")
+            return SourcedValue(facts.device, artifact, "device")
     for log, artifact in files.logs:
         if log.device:
-            return Told(log.device, artifact, "Selected Device")
+            return SourcedValue(log.device, artifact, "Selected Device")
     return None
 
 
-def timing(files: Files) -> Mapping[str, Told]:
+def timing(files: EngineFiles) -> Mapping[str, SourcedValue]:
     """Medians of `compute`, `enqueue` and `copies`: of the runs one by one, else as a summary states them."""
-    found: dict[str, Told] = {}
+    found: dict[str, SourcedValue] = {}
     if files.runs is not None:
         runs, artifact = files.runs
         for name, values in (("compute", runs.compute), ("enqueue", runs.enqueue), ("copies", runs.copies)):
             if values:
-                found[name] = Told(median(values), artifact, f"median of {len(values)} runs")
+                found[name] = SourcedValue(median(values), artifact, f"median of {len(values)} runs")
     for facts, artifact in files.facts:
         for name, value in (("compute", facts.compute), ("enqueue", facts.enqueue), ("copies", facts.copies)):
             if value is not None:
-                found.setdefault(name, Told(value, artifact, "performance summary"))
+                found.setdefault(name, SourcedValue(value, artifact, "performance summary"))
     for log, artifact in files.logs:
         for name, title in (("compute", "GPU Compute Time"), ("enqueue", "Enqueue Time")):
             if title in log.figures:
-                found.setdefault(name, Told(log.figures[title], artifact, "performance summary"))
+                found.setdefault(name, SourcedValue(log.figures[title], artifact, "performance summary"))
     return found
 
 
-def first_input(files: Files) -> str:
+def first_input(files: EngineFiles) -> str:
     """The shape of the first binding that some layer reads: `32x3x224x224`."""
     if files.layers is None:
         return ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from latdoctor.collectors.tensorrt import engine
 from latdoctor.collectors.tensorrt import engine as judged
-from latdoctor.collectors.tensorrt.engine import Files, Share, Told
+from latdoctor.collectors.tensorrt.engine import EngineFiles, LayerShare, SourcedValue
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject, Value
 from latdoctor.units import format_value
 
@@ -34,14 +34,14 @@ class _Writer:
     def reading(self, signal: str, value: Value, artifact: str, place: str, note: str = "", bound: str = "") -> Reading:
         return Reading(signal, self.subject, value, Origin(artifact, place), note=note, bound=bound)
 
-    def told(self, signal: str, found: Told, note: str = "") -> Reading:
+    def told(self, signal: str, found: SourcedValue, note: str = "") -> Reading:
         return self.reading(signal, found.value, found.artifact, found.place, note)
 
     def gap(self, reason: str, signals: tuple[str, ...], next_step: str) -> Gap:
         return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step)
 
 
-def evidence(files: Files, subject: str) -> Evidence:
+def evidence(files: EngineFiles, subject: str) -> Evidence:
     """What the files say of `subject` (`engine/NAME`)."""
     writer = _Writer(subject)
     pieces = [*_layers(files, writer), *_runs(files, writer), *_facts(files, writer), *_log(files, writer)]
@@ -52,7 +52,7 @@ def evidence(files: Files, subject: str) -> Evidence:
     )
 
 
-def _layers(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     times, why_not = engine.matched_times(files)
     if files.profile is not None:
         profile, artifact = files.profile
@@ -78,7 +78,7 @@ def _layers(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
         lost = ("engine.fallback.count", "engine.fallback.time_share")
         yield writer.gap("cannot tell whether less than FP32 was meant: all is FP32", lost, _VERBOSE)
     else:
-        shares["fallback"] = shares["fp32"] if meant else Share(0, None if times is None else 0.0, ())
+        shares["fallback"] = shares["fp32"] if meant else LayerShare(0, None if times is None else 0.0, ())
     whole = sum(times) if times else 0.0
     for name, one in shares.items():
         yield from _share(name, one, whole, artifact, writer)
@@ -89,7 +89,7 @@ def _layers(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
         yield writer.gap(f"cannot tell times: {why_not}", _SHARES, _EXPORT)
 
 
-def _share(name: str, one: Share, whole: float, artifact: str, writer: _Writer) -> Iterator[Reading]:
+def _share(name: str, one: LayerShare, whole: float, artifact: str, writer: _Writer) -> Iterator[Reading]:
     named = f"; {', '.join(one.named)}" if one.named else ""
     yield writer.reading(f"engine.{name}.count", float(one.count), artifact, f"{one.count} layers{named}")
     if one.time is not None and whole > 0:
@@ -97,7 +97,7 @@ def _share(name: str, one: Share, whole: float, artifact: str, writer: _Writer) 
         yield writer.reading(f"engine.{name}.time_share", one.time / whole, artifact, place)
 
 
-def _runs(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     found = engine.timing(files)
     compute, enqueue, copies = found.get("compute"), found.get("enqueue"), found.get("copies")
     if compute is None or not isinstance(compute.value, float):
@@ -119,7 +119,7 @@ def _runs(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
         yield writer.gap("the times of the runs lack what this is computed from", tuple(lost), _TIMED)
 
 
-def _facts(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+def _facts(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     for signal, found in (("engine.device", engine.device(files)), ("engine.precision", engine.precision(files))):
         if found is not None:
             yield writer.told(signal, found)
@@ -127,7 +127,7 @@ def _facts(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
             yield writer.gap("the files do not say it", (signal,), _VERBOSE)
 
 
-def _log(files: Files, writer: _Writer) -> Iterator[Reading | Gap]:
+def _log(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     """What the builder says is told only by a verbose log of a build; that an engine is foreign, by any log."""
     if not files.logs:
         yield writer.gap("cannot tell: no log was given", (*_BUILD, _SHAPE, _FOREIGN), _VERBOSE)

@@ -30,7 +30,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class EngineLayer:
     """One layer as the builder made it. `origin` of a Reformat: QDQ, REFORMAT."""
 
     name: str
@@ -43,23 +43,23 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Layers:
+class LayerInfo:
     """`names_only`: the engine was built without detailed verbosity, and its layers tell nothing but their names."""
 
-    listed: tuple[Layer, ...]
+    listed: tuple[EngineLayer, ...]
     bindings: frozenset[str]
     names_only: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class LayerProfile:
     """The mean time of each layer, in file order."""
 
     times: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Runs:
+class RunTimes:
     """Of each run: the GPU's time, the host's time for enqueueing it, and that of the copies."""
 
     compute: tuple[float, ...]
@@ -68,7 +68,7 @@ class Runs:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class EngineMetadata:
     """What a log or its extract says beside the layers; empty or None where it says nothing."""
 
     device: str = ""
@@ -78,7 +78,7 @@ class Facts:
     copies: float | None = None
 
 
-Document = Layers | Profile | Runs | Facts
+Document = LayerInfo | LayerProfile | RunTimes | EngineMetadata
 
 
 def read(content: bytes, where: str) -> Document:
@@ -101,22 +101,22 @@ def _of_mapping(told: Mapping[object, object], where: str) -> Document | None:
         return _measured(told)
     if "build_options" in told:
         options = _mapping(told.get("build_options"))
-        return Facts(precision=_text(options.get("Precision")))
+        return EngineMetadata(precision=_text(options.get("Precision")))
     return None
 
 
 def _of_list(told: Sequence[object]) -> Document | None:
     rows = [row for row in told if isinstance(row, dict)]
     if any("averageMs" in row or "percentage" in row for row in rows):
-        return Profile(tuple(_profile(rows)))
+        return LayerProfile(tuple(_profile(rows)))
     if any("computeMs" in row or "startEnqMs" in row or "latencyMs" in row for row in rows):
         return _runs(rows)
     if rows and "ComputeCapability" in rows[0]:
-        return Facts(device=_text(rows[0].get("Name")))
+        return EngineMetadata(device=_text(rows[0].get("Name")))
     return None
 
 
-def _layers(listed: Sequence[object], told: Mapping[object, object], where: str) -> Layers:
+def _layers(listed: Sequence[object], told: Mapping[object, object], where: str) -> LayerInfo:
     if len(listed) > MAX_LAYERS:
         raise SourceError(f"more than the {MAX_LAYERS} layers that are read at most", where=where)
     bindings = told.get("Bindings")
@@ -124,12 +124,12 @@ def _layers(listed: Sequence[object], told: Mapping[object, object], where: str)
     rows = [row for row in listed if isinstance(row, dict)]
     if not rows:
         names = [one for one in listed if isinstance(one, str)]
-        return Layers(tuple(Layer(clean(one, _LONGEST), "", "", (), (), "", "") for one in names), named, True)
-    return Layers(tuple(_layer(row) for row in rows), named, names_only=False)
+        return LayerInfo(tuple(EngineLayer(clean(one, _LONGEST), "", "", (), (), "", "") for one in names), named, True)
+    return LayerInfo(tuple(_layer(row) for row in rows), named, names_only=False)
 
 
-def _layer(row: Mapping[object, object]) -> Layer:
-    return Layer(
+def _layer(row: Mapping[object, object]) -> EngineLayer:
+    return EngineLayer(
         name=_text(row.get("Name")),
         kind=_text(row.get("LayerType")),
         parameter=_text(row.get("ParameterType")),
@@ -157,7 +157,7 @@ def _profile(rows: Sequence[Mapping[object, object]]) -> Iterator[tuple[str, flo
             yield _text(row["name"]), time
 
 
-def _runs(rows: Sequence[Mapping[object, object]]) -> Runs:
+def _runs(rows: Sequence[Mapping[object, object]]) -> RunTimes:
     """Older files tell when each part began and ended, newer ones how long it took."""
     compute: list[float] = []
     enqueue: list[float] = []
@@ -169,7 +169,7 @@ def _runs(rows: Sequence[Mapping[object, object]]) -> Runs:
         enqueue += [waited] if waited is not None else []
         ways = [_seconds(row.get(key)) for key in ("h2dMs", "d2hMs")]
         copies += [sum(way for way in ways if way is not None)] if any(way is not None for way in ways) else []
-    return Runs(tuple(compute), tuple(enqueue), tuple(copies))
+    return RunTimes(tuple(compute), tuple(enqueue), tuple(copies))
 
 
 def _between(row: Mapping[object, object], start: str, end: str) -> float | None:
@@ -177,10 +177,10 @@ def _between(row: Mapping[object, object], start: str, end: str) -> float | None
     return None if begun is None or ended is None or ended < begun else ended - begun
 
 
-def _measured(told: Mapping[object, object]) -> Facts:
+def _measured(told: Mapping[object, object]) -> EngineMetadata:
     summary = _mapping(told.get("performance_summary"))
     ways = [_median(summary.get(f"{way} Latency")) for way in ("H2D", "D2H")]
-    return Facts(
+    return EngineMetadata(
         device=_text(_mapping(told.get("device_information")).get("Selected Device")),
         enqueue=_median(summary.get("Enqueue Time")),
         compute=_median(summary.get("GPU Compute Time")),

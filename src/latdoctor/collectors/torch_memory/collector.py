@@ -13,7 +13,7 @@ from latdoctor.collectors.base import SourceAvailability
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collector, safe_name, unique_name
 from latdoctor.collectors.torch_memory import evidence as memory_evidence
 from latdoctor.collectors.torch_memory import safe_unpickle
-from latdoctor.collectors.torch_memory.snapshot import MAX_BYTES, Stats, looks_like, snapshot, stats
+from latdoctor.collectors.torch_memory.snapshot import MAX_BYTES, AllocatorStats, looks_like, snapshot, stats
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
@@ -41,7 +41,7 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What the files of one process show. Raises SourceError where none of them can be read."""
     subject = f"allocator/{artifacts[0].group}"
     parts: list[Evidence] = []
-    told: list[tuple[Stats, str]] = []
+    told: list[tuple[AllocatorStats, str]] = []
     refused: list[SourceError] = []
     for artifact in artifacts:
         try:
@@ -62,7 +62,7 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     return _without_told(Evidence.merge(parts), has_snapshot=len(told) < len(artifacts) - len(refused))
 
 
-def _stats(content: bytes, artifact: Artifact) -> Stats:
+def _stats(content: bytes, artifact: Artifact) -> AllocatorStats:
     if len(content) > MAX_BYTES:
         raise SourceError(
             f"{len(content) >> 20} MiB is more than the {MAX_BYTES >> 20} MiB of statistics that are read at most",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from latdoctor.collectors.torch_memory.snapshot import History, Pool, Snapshot, Stats
+from latdoctor.collectors.torch_memory.snapshot import AllocationHistory, AllocatorStats, MemoryPool, MemorySnapshot
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject
 from latdoctor.units import format_value
 
@@ -31,7 +31,7 @@ _SHORTEST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class EvidenceWriter:
     """Where a piece of what follows was read: the artifact's name."""
 
     subject: str
@@ -44,12 +44,12 @@ class Source:
         return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact))
 
 
-def of_snapshot(found: Snapshot, subject: str, artifact: str) -> Evidence:
+def of_snapshot(found: MemorySnapshot, subject: str, artifact: str) -> Evidence:
     """What a snapshot shows: `allocator/NAME`, or `allocator/NAME:DEVICE` where it holds several devices."""
     devices = sorted({pool.device for pool in found.pools} | {history.device for history in found.histories})
     parts = []
     for device in devices:
-        source = Source(subject if len(devices) == 1 else f"{subject}:{device}", artifact)
+        source = EvidenceWriter(subject if len(devices) == 1 else f"{subject}:{device}", artifact)
         pool = next((one for one in found.pools if one.device == device), None)
         history = next((one for one in found.histories if one.device == device), None)
         pieces = [*_pool(pool, source), *_history(history, source), *_ooms(pool, history, source)]
@@ -61,7 +61,7 @@ def of_snapshot(found: Snapshot, subject: str, artifact: str) -> Evidence:
     return Evidence.merge(parts)
 
 
-def _pool(pool: Pool | None, source: Source) -> Iterator[Reading | Gap]:
+def _pool(pool: MemoryPool | None, source: EvidenceWriter) -> Iterator[Reading | Gap]:
     if pool is None or not pool.reserved:
         yield source.gap("cannot tell: the allocator holds no memory", (*_HELD, *_HOLES), "")
         return
@@ -79,7 +79,7 @@ def _pool(pool: Pool | None, source: Source) -> Iterator[Reading | Gap]:
     yield source.reading("alloc.fragmentation", missing, hole)
 
 
-def _history(history: History | None, source: Source) -> Iterator[Reading | Gap]:
+def _history(history: AllocationHistory | None, source: EvidenceWriter) -> Iterator[Reading | Gap]:
     if history is None or not history.entries:
         yield source.gap("no history was recorded with the snapshot", (*_HISTORY, *_FITTING), _RECORD)
         return
@@ -95,7 +95,7 @@ def _history(history: History | None, source: Source) -> Iterator[Reading | Gap]
     yield source.reading("alloc.history_segment_rate", history.taken_late / history.seconds_late, late)
 
 
-def _ooms(pool: Pool | None, history: History | None, source: Source) -> Iterator[Reading]:
+def _ooms(pool: MemoryPool | None, history: AllocationHistory | None, source: EvidenceWriter) -> Iterator[Reading]:
     """Failures for less than what lies free now: it was free then too, or more was."""
     if pool is None or history is None or not history.entries:
         return
@@ -104,11 +104,11 @@ def _ooms(pool: Pool | None, history: History | None, source: Source) -> Iterato
     yield source.reading("alloc.ooms_despite_room", float(len(fitting)), place)
 
 
-def of_stats(found: Sequence[tuple[Stats, str]], subject: str) -> Evidence:
+def of_stats(found: Sequence[tuple[AllocatorStats, str]], subject: str) -> Evidence:
     """What statistics of one process show, given with the names of their artifacts; the last of several is now."""
     ordered = sorted(found, key=lambda one: one[0].age)
     last, artifact = ordered[-1]
-    source = Source(subject, artifact)
+    source = EvidenceWriter(subject, artifact)
     readings = [*_held(last, source), *_grown(ordered[0][0], last, source)]
     told = {reading.signal for reading in readings}
     lost = tuple(name for name in (*_HELD, *_LIFE) if name not in told)
@@ -118,7 +118,7 @@ def of_stats(found: Sequence[tuple[Stats, str]], subject: str) -> Evidence:
     return Evidence((Subject(subject),), tuple(readings), gaps=tuple(gaps))
 
 
-def _held(found: Stats, source: Source) -> Iterator[Reading]:
+def _held(found: AllocatorStats, source: EvidenceWriter) -> Iterator[Reading]:
     names = {"alloc.retries": "num_alloc_retries", "alloc.ooms": "num_ooms"}
     for signal, key in names.items():
         if (value := found.get(key)) is not None:
@@ -141,7 +141,7 @@ def _held(found: Stats, source: Source) -> Iterator[Reading]:
         yield source.reading("alloc.inactive_ratio", 1 - active / reserved, place)
 
 
-def _grown(first: Stats, last: Stats, source: Source) -> Iterator[Reading]:
+def _grown(first: AllocatorStats, last: AllocatorStats, source: EvidenceWriter) -> Iterator[Reading]:
     """What grew between two states of one process; one that began anew has grown nothing that can be told."""
     if last.age <= first.age:
         return

@@ -21,7 +21,7 @@ _DEPTH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Stats:
+class AllocatorStats:
     """The statistics of one device by their flat names (`reserved_bytes.all.current`)."""
 
     values: Mapping[str, float]
@@ -40,7 +40,7 @@ def looks_like(content: bytes) -> bool:
     return content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
 
 
-def stats(content: bytes, where: str) -> Stats:
+def stats(content: bytes, where: str) -> AllocatorStats:
     """Raises SourceError for what is no JSON, or holds no statistics of the allocator."""
     try:
         told = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
@@ -50,7 +50,7 @@ def stats(content: bytes, where: str) -> Stats:
     _flatten(told, "", values, _DEPTH)
     if not any(key in values for key in _KEYS):
         raise SourceError("holds no statistics of PyTorch's allocator", where=where, next_step=_HOW)
-    return Stats(values)
+    return AllocatorStats(values)
 
 
 def _flatten(value: object, prefix: str, into: dict[str, float], depth: int) -> None:
@@ -70,7 +70,7 @@ _MAX_SIZE = 1 << 60
 
 
 @dataclass(slots=True)
-class Pool:
+class MemoryPool:
     """The segments of one device: what the allocator holds, has given out, and has lying in holes."""
 
     device: int
@@ -85,7 +85,7 @@ class Pool:
 
 
 @dataclass(slots=True)
-class History:
+class AllocationHistory:
     """The recorded entries of one device. The later half tells of steady state: caches fill early and stay filled."""
 
     device: int
@@ -99,16 +99,16 @@ class History:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class MemorySnapshot:
     """`damaged` counts what had not the form that PyTorch writes."""
 
-    pools: tuple[Pool, ...]
-    histories: tuple[History, ...]
+    pools: tuple[MemoryPool, ...]
+    histories: tuple[AllocationHistory, ...]
     expandable: bool
     damaged: int
 
 
-def snapshot(value: object, where: str) -> Snapshot:
+def snapshot(value: object, where: str) -> MemorySnapshot:
     """What a snapshot tells. Raises SourceError for a pickle of something else, or too large a one."""
     if isinstance(value, list):  # torch.cuda.memory.memory_snapshot() gives the segments alone
         value = {"segments": value}
@@ -118,7 +118,7 @@ def snapshot(value: object, where: str) -> Snapshot:
             where=where,
             next_step="torch.cuda.memory._dump_snapshot(FILE) writes one",
         )
-    walk = _Walk(where)
+    walk = _SnapshotReader(where)
     for segment in _listed(value, "segments"):
         walk.segment(segment)
     for device, entries in enumerate(_listed(value, "device_traces")):
@@ -129,7 +129,7 @@ def snapshot(value: object, where: str) -> Snapshot:
             where=where,
             next_step="take it in the process that serves, while it serves",
         )
-    return Snapshot(
+    return MemorySnapshot(
         tuple(walk.pools[device] for device in sorted(walk.pools)),
         tuple(walk.histories),
         walk.expandable,
@@ -149,13 +149,13 @@ def _size(value: Mapping[object, object], key: str) -> int | None:
     return found
 
 
-class _Walk:
+class _SnapshotReader:
     def __init__(self, where: str) -> None:
         self._where = where
         self._blocks = 0
         self._entries = 0
-        self.pools: dict[int, Pool] = {}
-        self.histories: list[History] = []
+        self.pools: dict[int, MemoryPool] = {}
+        self.histories: list[AllocationHistory] = []
         self.expandable = False
         self.damaged = 0
 
@@ -165,7 +165,7 @@ class _Walk:
             self.damaged += 1
             return
         device = _size(segment, "device") or 0
-        pool = self.pools.setdefault(device, Pool(device))
+        pool = self.pools.setdefault(device, MemoryPool(device))
         pool.segments += 1
         pool.reserved += total
         self.expandable = self.expandable or segment.get("is_expandable") is True
@@ -202,7 +202,7 @@ class _Walk:
         """Entries come in the order of time; those without a time are counted and have no part in rates."""
         if not isinstance(entries, list) or not entries:
             return
-        found = History(device)
+        found = AllocationHistory(device)
         times: list[int] = []
         taken_at: list[int] = []
         for entry in entries:

@@ -1,180 +1,157 @@
-"""What the names in a trace mean: categories of events, kinds of CUDA and HIP calls, directions of copies."""
+"""Meaning of the names in a trace: event categories, CUDA and HIP calls, kernels, copies, return codes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from enum import StrEnum
 
-import numpy as np
-
-from latdoctor.sanitize import clean
-
-if TYPE_CHECKING:
-    from latdoctor.collectors.torch_trace.disk_spill import Numbers
-
-
-# The categories that Kineto has used, old and new, lower case.
+# Event categories of Kineto, old and new, in lower case.
 OPERATORS = frozenset({"cpu_op", "operator"})
 KERNELS = frozenset({"kernel"})
 COPIES = frozenset({"gpu_memcpy", "memcpy"})
 FILLS = frozenset({"gpu_memset", "memset"})
 CALLS = frozenset({"cuda_runtime", "cuda_driver", "runtime", "driver", "hip_runtime", "hip_driver"})
 RANGES = frozenset({"cuda_profiler_range"})
-# The profiler's own envelope is as long as the recording, whatever happened in it.
+# The profiler's own span, as long as the recording.
 ENVELOPES = frozenset({"trace"})
-# Echoes on the GPU's lanes of what the host did; not work of the GPU.
+# Host annotations repeated on the GPU's lanes; not GPU work.
 ECHOES = frozenset({"gpu_user_annotation"})
 
-LAUNCH, ALLOCATE, FREE, SYNCHRONISE, COPY = "launch", "allocate", "free", "synchronise", "copy"
-LOAD, OTHER = "load", "other"
 
-# What the name of an event on the host's side may tell.
-STEP, COMPILES, LAYER = "step", "compiles", "layer"
-_STEP, LAYER_PREFIX = "ProfilerStep#", "nn.Module: "
-# torch.compile and Triton at work, as record_function marks, operators and Python frames name them. Compilations lie
-# inside one another, so only the time that they cover means anything.
+class CallKind(StrEnum):
+    """What a call of the CUDA or HIP API does."""
+
+    LAUNCH = "launch"
+    ALLOCATE = "allocate"
+    FREE = "free"
+    SYNCHRONISE = "synchronise"  # blocks the host
+    COPY = "copy"
+    LOAD = "load"  # of compiled code
+    OTHER = "other"
+
+
+class HostMark(StrEnum):
+    """What the name of an event on the host marks."""
+
+    NONE = ""
+    STEP = "step"
+    COMPILE = "compile"
+    LAYER = "layer"
+
+
+class CopyDirection(StrEnum):
+    """Direction of a copy, as Kineto abbreviates it."""
+
+    HOST_TO_DEVICE = "HtoD"
+    DEVICE_TO_HOST = "DtoH"
+    WITHIN_DEVICE = "DtoD"
+    BETWEEN_DEVICES = "PtoP"
+    OTHER = "other"
+
+
+class HostMemory(StrEnum):
+    """Kind of host memory that a copy reads or writes."""
+
+    UNKNOWN = ""
+    PAGEABLE = "pageable"
+    PINNED = "pinned"
+
+
+_STEP_PREFIX, LAYER_PREFIX = "ProfilerStep#", "nn.Module: "
+# torch.compile and Triton compiling, as record_function marks, operators and Python frames name it. Compilations are
+# nested, so only the time that they cover is meaningful.
 _COMPILES = re.compile(
     r"_compile\.compile_inner|entire_frame_compile|\bcompile_inner\b|\(dynamo_timed\)"
     r"|_inductor/compile_fx\.py\(\d+\): (?:compile_fx|compile_fx_inner)$|triton/compiler/compiler\.py\(\d+\): compile$"
 )
 
 _API = r"(?:cuda|cu(?!da)|hip)"
-# The driver's names count as much as the runtime's: compiled kernels are launched by cuLaunchKernel, and expandable
-# segments are allocated by cuMemCreate and cuMemMap. Pinned host memory is no device memory.
+# Driver calls count like runtime calls: compiled kernels are launched by cuLaunchKernel, and expandable segments are
+# allocated by cuMemCreate and cuMemMap. Pinned host memory is not device memory.
 _KINDS = (
-    (LAUNCH, re.compile(rf"{_API}(?!LaunchHostFunc)\w*Launch")),
+    (CallKind.LAUNCH, re.compile(rf"{_API}(?!LaunchHostFunc)\w*Launch")),
     (
-        ALLOCATE,
+        CallKind.ALLOCATE,
         re.compile(
             rf"{_API}(?:Malloc(?!Host|MipmappedArray)|MemAlloc(?!Host)|MemCreate|MemMap(?!Array))|hipExtMallocWithFlags"
         ),
     ),
-    (FREE, re.compile(rf"{_API}(?:Free(?!Host|MipmappedArray)|MemFree(?!Host)|MemRelease|MemUnmap)")),
-    (SYNCHRONISE, re.compile(rf"{_API}\w*Synchronize")),
-    (LOAD, re.compile(rf"(?:{_API}(?:Module|Library)(?:Load|Compile)|nvrtcCompile|hiprtcCompile)")),
-    (COPY, re.compile(rf"{_API}(?:Graph)?Mem(?:cpy|set|Prefetch)")),
+    (CallKind.FREE, re.compile(rf"{_API}(?:Free(?!Host|MipmappedArray)|MemFree(?!Host)|MemRelease|MemUnmap)")),
+    (CallKind.SYNCHRONISE, re.compile(rf"{_API}\w*Synchronize")),
+    (CallKind.LOAD, re.compile(rf"(?:{_API}(?:Module|Library)(?:Load|Compile)|nvrtcCompile|hiprtcCompile)")),
+    (CallKind.COPY, re.compile(rf"{_API}(?:Graph)?Mem(?:cpy|set|Prefetch)")),
 )
 
-_HOST_TO_DEVICE = re.compile(r"HtoD|HostToDevice", re.IGNORECASE)
-_DEVICE_TO_HOST = re.compile(r"DtoH|DeviceToHost", re.IGNORECASE)
-_DEVICE_TO_DEVICE = re.compile(r"DtoD|DeviceToDevice", re.IGNORECASE)
-_PEER = re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)
-_MEMORIES = re.compile(r"\(\w+ -> \w+\)")
-
-NOT_READY = 600  # cudaErrorNotReady: how a query says "still running", no failure
-
-
-def kind_of_call(name: str) -> str:
-    """One of LAUNCH, ALLOCATE, FREE, SYNCHRONISE (blocks the host), COPY, LOAD (of compiled code), OTHER."""
-    return next((kind for kind, pattern in _KINDS if pattern.match(name)), OTHER)
+_DIRECTIONS = (
+    (CopyDirection.HOST_TO_DEVICE, re.compile(r"HtoD|HostToDevice", re.IGNORECASE)),
+    (CopyDirection.DEVICE_TO_HOST, re.compile(r"DtoH|DeviceToHost", re.IGNORECASE)),
+    (CopyDirection.BETWEEN_DEVICES, re.compile(r"PtoP|PeerToPeer", re.IGNORECASE)),
+    (CopyDirection.WITHIN_DEVICE, re.compile(r"DtoD|DeviceToDevice", re.IGNORECASE)),
+)
+_MEMORY_KINDS = re.compile(r"\(\w+ -> \w+\)")
+_SUCCESS = frozenset({"0", "cudaSuccess", "CUDA_SUCCESS", "cudaErrorNotReady", "CUDA_ERROR_NOT_READY", ""})
+_NOT_READY = 600  # cudaErrorNotReady: a query reports "still running", which is no failure
 
 
-def meaning_of(name: str) -> str:
-    """STEP, COMPILES, LAYER, or `` for a name on the host's side that tells nothing of the kind."""
-    if name.startswith(_STEP):
-        return STEP
+class KernelKind(StrEnum):
+    """What a kernel computes, by its name."""
+
+    COMMUNICATION = "communication"
+    ATTENTION = "attention"
+    CONVOLUTION = "convolution"
+    MATRIX_PRODUCT = "matrix product"
+    NORMALISATION = "normalisation"
+    REDUCTION = "reduction"
+    ELEMENTWISE = "elementwise"
+    OTHER = "other"
+
+
+# The first pattern that matches decides. Names of cuBLAS, cuDNN, CUTLASS, NCCL, PyTorch and Triton.
+_KERNELS = tuple(
+    (kind, re.compile(pattern, re.IGNORECASE))
+    for kind, pattern in (
+        (KernelKind.COMMUNICATION, r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter"),
+        (KernelKind.ATTENTION, r"flash|fmha|attention|attn|softmax"),
+        (KernelKind.CONVOLUTION, r"conv|winograd|implicit_gemm|wgrad|dgrad"),
+        (KernelKind.MATRIX_PRODUCT, r"gemm|gemv|cutlass|cublas|splitk|_mm_|matmul|tensile|Cijk"),
+        (KernelKind.NORMALISATION, r"norm"),
+        (KernelKind.REDUCTION, r"reduce|_red_|cumsum|scan|sort|topk"),
+        (KernelKind.ELEMENTWISE, r"elementwise|_poi_|vectorized|copy_|fill|cat|index|gather|scatter|dropout"),
+    )
+)
+
+
+def kind_of_call(name: str) -> CallKind:
+    """Return the kind of a call of the CUDA or HIP API."""
+    return next((kind for kind, pattern in _KINDS if pattern.match(name)), CallKind.OTHER)
+
+
+def kind_of_kernel(name: str) -> KernelKind:
+    """Return what a kernel computes, by its name."""
+    return next((kind for kind, pattern in _KERNELS if pattern.search(name)), KernelKind.OTHER)
+
+
+def mark_of(name: str) -> HostMark:
+    """Return what the name of a host event marks."""
+    if name.startswith(_STEP_PREFIX):
+        return HostMark.STEP
     if name.startswith(LAYER_PREFIX):
-        return LAYER
-    return COMPILES if _COMPILES.search(name[:400]) else ""
+        return HostMark.LAYER
+    return HostMark.COMPILE if _COMPILES.search(name[:400]) else HostMark.NONE
 
 
-def direction_of_copy(name: str) -> str:
-    """`HtoD`, `DtoH`, `DtoD` (within a device), `PtoP` (between two), or `other` where the name does not tell."""
-    if _HOST_TO_DEVICE.search(name):
-        return "HtoD"
-    if _DEVICE_TO_HOST.search(name):
-        return "DtoH"
-    if _PEER.search(name):
-        return "PtoP"
-    return "DtoD" if _DEVICE_TO_DEVICE.search(name) else "other"
+def direction_of_copy(name: str) -> CopyDirection:
+    """Return the direction of a copy, by its name."""
+    return next((way for way, pattern in _DIRECTIONS if pattern.search(name)), CopyDirection.OTHER)
 
 
-def host_memory_of_copy(name: str) -> str:
-    """`pageable`, `pinned`, or `` where the name does not tell (`Memcpy HtoD (Pageable -> Device)` does)."""
-    if not _MEMORIES.search(name):
-        return ""
-    return "pageable" if "Pageable" in name else "pinned"
+def host_memory_of_copy(name: str) -> HostMemory:
+    """Return the kind of host memory that a name such as `Memcpy HtoD (Pageable -> Device)` states."""
+    if not _MEMORY_KINDS.search(name):
+        return HostMemory.UNKNOWN
+    return HostMemory.PAGEABLE if "Pageable" in name else HostMemory.PINNED
 
 
 def is_failure(result: int | str) -> bool:
-    """Does this return code tell of a failed call?"""
-    if isinstance(result, str):
-        return result not in {"0", "cudaSuccess", "CUDA_SUCCESS", "cudaErrorNotReady", "CUDA_ERROR_NOT_READY", ""}
-    return result not in {0, NOT_READY}
-
-
-Name = str | int | float | None
-
-MAX_NAMES = 4096
-FURTHER = "(further names)"  # what every name beyond them is called
-_INSTANCE = re.compile(r"_\d+$")
-_LONGEST = 120  # characters shown of a name
-_LONGEST_KEPT = 4096  # of one that is looked up
-
-
-class Names(dict[Name, int]):
-    """Numbers names as they are looked up; `listed` are the names, made harmless, by number."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.listed: list[str] = []
-        self._shown: dict[str, int] = {}
-
-    def __missing__(self, name: Name) -> int:
-        code = self._coded(name, self.number(clean("" if name is None else str(name), _LONGEST)))
-        if len(self) < MAX_NAMES and (not isinstance(name, str) or len(name) <= _LONGEST_KEPT):
-            self[name] = code
-        return code
-
-    def _coded(self, name: Name, number: int) -> int:
-        """What is looked up for `name`, whose number this is."""
-        return number
-
-    def number(self, shown: str) -> int:
-        """The number of a name that is clean already."""
-        if shown not in self._shown:
-            if len(self.listed) >= MAX_NAMES:
-                shown = FURTHER
-            if shown not in self._shown:
-                self._shown[shown] = len(self.listed)
-                self.listed.append(shown)
-        return self._shown[shown]
-
-    def of(self, names: Sequence[Name]) -> Numbers:
-        return np.fromiter(map(self.__getitem__, names), np.int32, len(names))
-
-    def of_few(self, names: Sequence[Name]) -> Numbers:
-        """The same, faster where they are mostly all the same; there must be one."""
-        if names.count(names[0]) == len(names):
-            return np.full(len(names), self[names[0]], np.int32)
-        return self.of(names)
-
-    def renumbered(self, listed: Iterable[str]) -> Numbers:
-        """For each name of another numbering, its number in this one; never empty."""
-        return np.array([self.number(shown) for shown in listed] or [0], np.int32)
-
-
-class MarkedNames(Names):
-    """Looks up twice the number of a name, and one more where the name tells something (see Marks): one look for both,
-    since traces hold more operators than anything else.
-    """
-
-    def _coded(self, name: Name, number: int) -> int:
-        return 2 * number + bool(meaning_of(name if isinstance(name, str) else ""))
-
-
-class Marks(dict[str | None, str]):
-    """What a name of the host's side tells: api_calls.STEP, COMPILES or LAYER, or `` for nothing."""
-
-    def __missing__(self, name: str | None) -> str:
-        found = meaning_of(name or "")
-        # Steps and functions are numbered without end; what is not kept is looked at again.
-        if len(self) < MAX_NAMES and len(name or "") <= _LONGEST_KEPT:
-            self[name] = found
-        return found
-
-
-def layer_class(name: str) -> str:
-    """`nn.Module: Linear_9` → `Linear`: what the layers of one kind are called together."""
-    return clean(_INSTANCE.sub("", name.removeprefix(LAYER_PREFIX)), _LONGEST) or name
+    """Return whether a return code of the API means failure."""
+    return result not in _SUCCESS if isinstance(result, str) else result not in {0, _NOT_READY}

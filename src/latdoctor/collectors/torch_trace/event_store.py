@@ -15,8 +15,16 @@ import numpy as np
 
 from latdoctor.collectors.torch_trace import event_names
 from latdoctor.collectors.torch_trace.disk_spill import NO_KEY, Spool
-from latdoctor.collectors.torch_trace.event_names import FURTHER, MAX_NAMES, MarkedNames, Marks, Names, layer_class
-from latdoctor.collectors.torch_trace.events import Args, Damage, Event
+from latdoctor.collectors.torch_trace.event_names import HostMark
+from latdoctor.collectors.torch_trace.events import DamagedEvents, EventArgs, TraceEvent
+from latdoctor.collectors.torch_trace.name_table import (
+    FURTHER,
+    MAX_NAMES,
+    HostMarkCache,
+    MarkedNameTable,
+    NameTable,
+    layer_class,
+)
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
@@ -27,7 +35,7 @@ if TYPE_CHECKING:
 _MAX_STEPS = 100_000
 
 
-class Extent(msgspec.Struct):
+class TimeExtent(msgspec.Struct):
     """How much there is of something, and from when to when (µs)."""
 
     count: int = 0
@@ -39,12 +47,12 @@ class Extent(msgspec.Struct):
         self.first, self.last = min(self.first, first), max(self.last, last)
 
 
-class Device(msgspec.Struct):
-    kernels: Extent = msgspec.field(default_factory=Extent)
-    work: Extent = msgspec.field(default_factory=Extent)  # kernels, fills and copies
+class DeviceWork(msgspec.Struct):
+    kernels: TimeExtent = msgspec.field(default_factory=TimeExtent)
+    work: TimeExtent = msgspec.field(default_factory=TimeExtent)  # kernels, fills and copies
 
 
-class Copied(msgspec.Struct):
+class CopyCounts(msgspec.Struct):
     """Copies of one kind: how many, the bytes they tell (NaN where one does not), the sum of their times (µs)."""
 
     count: int = 0
@@ -57,24 +65,24 @@ class Copied(msgspec.Struct):
         self.time += time
 
 
-class Counts(msgspec.Struct):
+class TraceCounts(msgspec.Struct):
     """Everything of a trace that is not a row. By name, so that the parts of two processes can be added up."""
 
     timed: int = 0
-    span: Extent = msgspec.field(default_factory=Extent)  # of all timed events
-    called: Extent = msgspec.field(default_factory=Extent)  # of the calls
+    span: TimeExtent = msgspec.field(default_factory=TimeExtent)  # of all timed events
+    called: TimeExtent = msgspec.field(default_factory=TimeExtent)  # of the calls
     ranges: int = 0  # events of the range profiler, which records no single kernels
     results: int = 0  # calls that tell a return code
     failures: dict[str, int] = {}  # "cudaMemcpyAsync: 700" → calls
     steps: dict[str, tuple[float, float]] = {}  # ProfilerStep#N → start, end (µs)
-    devices: dict[str, Device] = {}
-    copies: dict[str, Copied] = {}  # by CopyLabel
+    devices: dict[str, DeviceWork] = {}
+    copies: dict[str, CopyCounts] = {}  # by CopyLabel
     layers: dict[str, tuple[int, float]] = {}  # nn.Module → calls, time (µs)
     compiles: list[tuple[float, float]] = []  # start, end (µs)
     long_calls: list[tuple[float, float, str]] = []  # start, end (µs), name
     clipped: int = 0  # long calls and compilations that were not kept
 
-    def merge(self, other: Counts) -> None:
+    def merge(self, other: TraceCounts) -> None:
         """Adds what the same trace holds further on."""
         self.timed, self.ranges = self.timed + other.timed, self.ranges + other.ranges
         self.results, self.clipped = self.results + other.results, self.clipped + other.clipped
@@ -87,11 +95,11 @@ class Counts(msgspec.Struct):
         for name, (count, time) in other.layers.items():
             self.note_layer(name, count, time)
         for device, seen in other.devices.items():
-            known = self.devices.setdefault(device, Device())
+            known = self.devices.setdefault(device, DeviceWork())
             known.kernels.take(seen.kernels.count, seen.kernels.first, seen.kernels.last)
             known.work.take(seen.work.count, seen.work.first, seen.work.last)
         for label, copied in other.copies.items():
-            self.copies.setdefault(label, Copied()).take(copied.count, copied.bytes, copied.time)
+            self.copies.setdefault(label, CopyCounts()).take(copied.count, copied.bytes, copied.time)
         self.compiles += other.compiles
         self.long_calls += other.long_calls
 
@@ -144,7 +152,7 @@ _ROLES = (
     (event_names.RANGES, _RANGE),
     (event_names.ENVELOPES | event_names.ECHOES, _IGNORED),
 )
-_NO_ARGS = Args()
+_NO_ARGS = EventArgs()
 
 # A row of GPU work is at `place` 4 · device + one of these.
 KERNEL, FILL, COPY = range(3)
@@ -152,7 +160,7 @@ KERNEL, FILL, COPY = range(3)
 OPERATOR, MODULE = range(2)
 
 
-class Columns:
+class TraceStore:
     """Gathers a trace, batch by batch; to be used as a context, since rows may lie in temporary files.
 
     `work` are kernels, fills and copies, `calls` those of the CUDA or HIP API; a call and what it put on the GPU have
@@ -160,16 +168,16 @@ class Columns:
     their device) by the id of the operator that started them, which is that operator's `key`.
     """
 
-    def __init__(self, damage: Damage, files: Sequence[IO[bytes] | None] = (None, None, None, None)) -> None:
+    def __init__(self, damage: DamagedEvents, files: Sequence[IO[bytes] | None] = (None, None, None, None)) -> None:
         self.damage = damage
-        self.counts = Counts()
+        self.counts = TraceCounts()
         self.work, self.calls, self.operators, self.links = (Spool(file) for file in files)
-        self.kernel_names, self.call_names, self.device_names, self.thread_names = (Names() for _ in range(4))
-        self.operator_names = MarkedNames()
+        self.kernel_names, self.call_names, self.device_names, self.thread_names = (NameTable() for _ in range(4))
+        self.operator_names = MarkedNameTable()
         self._roles: dict[str | None, int] = {}
-        self._marks = Marks()
+        self._marks = HostMarkCache()
         self._open = ExitStack()
-        self._takers: dict[int, Callable[[list[Event], Floats, Floats], None]] = {
+        self._takers: dict[int, Callable[[list[TraceEvent], Floats, Floats], None]] = {
             _HOST: self._take_host,
             _OPERATOR: self._take_operators,
             _CALL: self._take_calls,
@@ -192,9 +200,9 @@ class Columns:
     def kept(self) -> int:
         return len(self.work) + len(self.calls) + len(self.operators) + len(self.links)
 
-    def add(self, batch: Iterable[Event]) -> None:
+    def add(self, batch: Iterable[TraceEvent]) -> None:
         """Takes in the complete events (phase X) of `batch`; flows, counters and metadata are passed over."""
-        groups: defaultdict[str | None, list[Event]] = defaultdict(list)
+        groups: defaultdict[str | None, list[TraceEvent]] = defaultdict(list)
         # Events of a kind often follow one another. This loop and the lists below are most of what a trace costs.
         last: str | None = None
         take = groups[None].append
@@ -211,7 +219,7 @@ class Columns:
             if events and role != _IGNORED:
                 self._take(role, events)
 
-    def _take(self, role: int, events: list[Event]) -> None:
+    def _take(self, role: int, events: list[TraceEvent]) -> None:
         ts = np.array([event.ts for event in events], np.float64)  # None becomes NaN
         dur = np.array([event.dur for event in events], np.float64)
         # NaN is in no range, and makes both ends of this one NaN.
@@ -229,7 +237,7 @@ class Columns:
             else:
                 self._takers[role](events, ts, dur)
 
-    def _refuse(self, event: Event, role: int) -> None:
+    def _refuse(self, event: TraceEvent, role: int) -> None:
         """An operator still open when the profiler stopped has no duration and is no damage; GPU work without is."""
         if role not in {_HOST, _OPERATOR} or event.ts is None or event.dur is not None:
             self.damage.add(
@@ -243,28 +251,28 @@ class Columns:
             self._roles[category] = found
         return found
 
-    def _take_host(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+    def _take_host(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
         told = map(self._marks.__getitem__, [event.name for event in events])
         marked = [(index, mark) for index, mark in enumerate(told) if mark]
         for index, mark in marked:
             self._note(mark, events[index].name or "", float(ts[index]), float(dur[index]))
-        modules = [index for index, mark in marked if mark == event_names.LAYER]
+        modules = [index for index, mark in marked if mark == HostMark.LAYER]
         if modules:
             labels = [self.operator_names.number(layer_class(events[index].name or "")) for index in modules]
             threads = self.thread_names.of([events[index].tid for index in modules])
             self.operators.add(ts[modules], dur[modules], np.array(labels, np.int32), 2 * threads + MODULE)
 
-    def _note(self, mark: str, name: str, ts: float, dur: float) -> None:
-        if mark == event_names.STEP:
+    def _note(self, mark: HostMark, name: str, ts: float, dur: float) -> None:
+        if mark == HostMark.STEP:
             self.counts.note_step(name, ts, ts + dur)
-        elif mark == event_names.LAYER:
+        elif mark == HostMark.LAYER:
             self.counts.note_layer(clean(name, 120), 1, dur)
         elif len(self.counts.compiles) < _MAX_MARKED:
             self.counts.compiles.append((ts, ts + dur))
         else:
             self.counts.clipped += 1
 
-    def _take_operators(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+    def _take_operators(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
         codes = self.operator_names.of([event.name for event in events])
         marked = np.flatnonzero(codes & 1)
         if len(marked):
@@ -273,7 +281,7 @@ class Columns:
         ids = _ids([event.args or _NO_ARGS for event in events])
         self.operators.add(ts, dur, codes >> 1, 2 * threads + OPERATOR, ids)
 
-    def _take_calls(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+    def _take_calls(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
         args = [event.args or _NO_ARGS for event in events]
         labels = self.call_names.of([event.name for event in events])
         self.calls.add(ts, dur, labels, 0, _numbers([arg.correlation for arg in args]))
@@ -295,7 +303,7 @@ class Columns:
         if result is not None and event_names.is_failure(result):
             self.counts.note_failure(clean(f"{name}: {result}", 120))
 
-    def _take_kernels(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+    def _take_kernels(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
         args = [event.args or _NO_ARGS for event in events]
         devices = self._devices(args)
         labels = self.kernel_names.of([event.name for event in events])
@@ -308,12 +316,12 @@ class Columns:
             self.links.add(ids[told], dur[told], 0, devices[told])
         self._note_devices(devices, ts, ts + dur, kernels=True)
 
-    def _take_fills(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+    def _take_fills(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
         devices = self._devices([event.args or _NO_ARGS for event in events])
         self.work.add(ts, dur, 0, 4 * devices + FILL)
         self._note_devices(devices, ts, ts + dur)
 
-    def _take_copies(self, events: list[Event], ts: Floats, dur: Floats) -> None:
+    def _take_copies(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
         args = [event.args or _NO_ARGS for event in events]
         devices = self._devices(args)
         self.work.add(ts, dur, 0, 4 * devices + COPY)
@@ -321,10 +329,10 @@ class Columns:
         for event, arg, device, time in zip(events, args, devices.tolist(), dur.tolist(), strict=True):
             size = arg.bytes if arg.bytes is not None else arg.old_bytes
             label = _copy_label(event.name or "", self.device_names.listed[device])
-            known = self.counts.copies.setdefault(label, Copied())
+            known = self.counts.copies.setdefault(label, CopyCounts())
             known.take(1, None if size is None or not 0 <= size < inf else size, time)
 
-    def _devices(self, args: Sequence[Args]) -> Numbers:
+    def _devices(self, args: Sequence[EventArgs]) -> Numbers:
         numbers = self.device_names.of_few([arg.device for arg in args])
         return np.minimum(numbers, _MAX_DEVICES)
 
@@ -332,13 +340,13 @@ class Columns:
         for device in np.unique(devices).tolist():
             own = devices == device
             extent = (int(own.sum()), float(starts[own].min()), float(ends[own].max()))
-            known = self.counts.devices.setdefault(self.device_names.listed[device], Device())
+            known = self.counts.devices.setdefault(self.device_names.listed[device], DeviceWork())
             known.work.take(*extent)
             if kernels:
                 known.kernels.take(*extent)
 
 
-def _ids(args: Sequence[Args]) -> Floats:
+def _ids(args: Sequence[EventArgs]) -> Floats:
     """The ids by which operators and kernels belong together; NO_KEY where none is told."""
     return _numbers([arg.link if arg.link is not None else arg.old_link for arg in args])
 

@@ -21,7 +21,7 @@ _BYTE = re.compile(r"\(byte (\d+)\)")
 _SURROGATES = re.compile("[\udc80-\udcff]")
 
 
-class Args(
+class EventArgs(
     Struct,
     gc=False,
     rename={
@@ -46,7 +46,7 @@ class Args(
     correlation: object = None
 
 
-class Event(Struct, gc=False):
+class TraceEvent(Struct, gc=False):
     """One trace event; `ts` and `dur` are in microseconds. Fields that are not named here may be anything."""
 
     ph: str = ""
@@ -54,12 +54,12 @@ class Event(Struct, gc=False):
     name: str | None = None
     ts: float | None = None
     dur: float | None = None
-    args: Args | None = None
+    args: EventArgs | None = None
     tid: int | str | float | None = None
 
 
 @dataclass(slots=True)
-class Damage:
+class DamagedEvents:
     """Events that cannot be understood: how many, and what is wrong with the first of them."""
 
     count: int = 0
@@ -70,15 +70,15 @@ class Damage:
         self.first = self.first or clean(what, 200)
 
 
-class Fault(Struct, frozen=True):
+class ParseFault(Struct, frozen=True):
     """Why the strict parser gave up, and at which byte of the window."""
 
     what: str
     byte: int
 
 
-EVENTS = msgspec.json.Decoder(list[Event])
-EVENT = msgspec.json.Decoder(Event)
+EVENTS = msgspec.json.Decoder(list[TraceEvent])
+EVENT = msgspec.json.Decoder(TraceEvent)
 RAW = msgspec.json.Decoder(list[Raw])
 
 
@@ -100,12 +100,12 @@ def boundaries(window: bytes) -> list[int]:
     return []
 
 
-def end_of_list(window: bytes, complete: bool) -> int | Fault | None:
+def end_of_list(window: bytes, complete: bool) -> int | ParseFault | None:
     """Where the bracket that closes the list stands in `window`; None where the list goes on beyond it."""
     try:
         RAW.decode(b"[" + window)
     except RecursionError:
-        return Fault("nested too deeply", 0)
+        return ParseFault("nested too deeply", 0)
     except msgspec.DecodeError as error:
         message = str(error)
         told = _BYTE.search(message)
@@ -115,7 +115,7 @@ def end_of_list(window: bytes, complete: bool) -> int | Fault | None:
         # A number, an escape or a word that the window's end cuts is no fault of the file.
         if "truncated" in message or (byte > len(window) - _LONGEST_TOKEN and not complete):
             return None
-        return Fault(_BYTE.sub("", message).strip(), byte)
+        return ParseFault(_BYTE.sub("", message).strip(), byte)
     return window.rindex(b"]")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from latdoctor.collectors.torch_trace import readings as gpu_readings
 from latdoctor.collectors.torch_trace import readings as host_readings
-from latdoctor.collectors.torch_trace.readings import SHOWN, Writer
+from latdoctor.collectors.torch_trace.readings import SHOWN, ReadingWriter
 from latdoctor.collectors.torch_trace.summary import TraceSummary
 from latdoctor.evidence.model import Evidence, Gap, Reading, Subject, Window
 
@@ -84,7 +84,7 @@ _PARTS = (
 
 def evidence(summary: TraceSummary, subject: str, artifact: str, base: float | None) -> Evidence:
     """What `summary` says of `subject` (`trace/NAME`); `base` is what its times count from, unix seconds."""
-    writer = Writer(subject, artifact, _window(summary, base))
+    writer = ReadingWriter(subject, artifact, _window(summary, base))
     readings = [reading for part in (_shape, *_PARTS) for reading in part(summary, writer)]
     return Evidence(subjects=(Subject(subject),), readings=tuple(readings), gaps=tuple(_gaps(summary, writer)))
 
@@ -96,7 +96,7 @@ def _window(summary: TraceSummary, base: float | None) -> Window:
     return Window()
 
 
-def _gaps(summary: TraceSummary, writer: Writer) -> Iterator[Gap]:
+def _gaps(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Gap]:
     """One gap for each thing that keeps a group of signals from being seen."""
     lost: tuple[str, ...]
     if summary.kernels is None:
@@ -137,7 +137,7 @@ def _why_no_kernels(summary: TraceSummary) -> str:
     return "the trace holds no GPU activity, it shows the CPU only"
 
 
-def _shape(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def _shape(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     seen = f"GPU work on device {', '.join(summary.devices[:SHOWN])}" if summary.devices else "no GPU events"
     yield writer.reading("trace.has_gpu", float(bool(summary.devices)), seen)
     yield writer.reading("trace.span", summary.span, "first event to the end of the last")

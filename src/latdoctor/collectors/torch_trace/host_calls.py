@@ -10,20 +10,11 @@ import numpy as np
 
 from latdoctor.collectors.torch_trace import summary
 from latdoctor.collectors.torch_trace.disk_spill import NO_KEY
-from latdoctor.collectors.torch_trace.event_names import (
-    ALLOCATE,
-    COPY,
-    FREE,
-    LAUNCH,
-    LOAD,
-    OTHER,
-    SYNCHRONISE,
-    kind_of_call,
-)
+from latdoctor.collectors.torch_trace.event_names import CallKind, kind_of_call
 from latdoctor.collectors.torch_trace.event_store import KERNEL
 from latdoctor.collectors.torch_trace.intervals import Cover, Intervals
-from latdoctor.collectors.torch_trace.phases import Call, Phases
-from latdoctor.collectors.torch_trace.sweep import Rows, View
+from latdoctor.collectors.torch_trace.phases import LongCall, TracePhases
+from latdoctor.collectors.torch_trace.sweep import SweepWindow, WindowRows
 
 if TYPE_CHECKING:
     from latdoctor.collectors.torch_trace.intervals import Floats
@@ -33,20 +24,20 @@ if TYPE_CHECKING:
 FIRST_LAUNCHES = 100
 # What the host was in while the GPU stood idle; calls of several threads may count in two of them.
 GROUPS: Mapping[str, frozenset[str]] = {
-    "synchronise": frozenset({SYNCHRONISE}),
-    "allocate": frozenset({ALLOCATE, FREE}),
-    "copy": frozenset({COPY}),
-    "launch": frozenset({LAUNCH}),
+    "synchronise": frozenset({CallKind.SYNCHRONISE}),
+    "allocate": frozenset({CallKind.ALLOCATE, CallKind.FREE}),
+    "copy": frozenset({CallKind.COPY}),
+    "launch": frozenset({CallKind.LAUNCH}),
 }
 NO_CALL = "none"
 
 
-class Host:
+class HostCallSweep:
     """Sums over the calls. Where `when` is None there was no GPU work to compare with."""
 
-    def __init__(self, names: tuple[str, ...], when: Phases | None, first: float, last: float) -> None:
+    def __init__(self, names: tuple[str, ...], when: TracePhases | None, first: float, last: float) -> None:
         self.names = names
-        self._kinds = [kind_of_call(name) for name in names] or [OTHER]
+        self._kinds = [kind_of_call(name) for name in names] or [CallKind.OTHER]
         self.counts = np.zeros(len(self._kinds), np.int64)
         self.steady_counts = np.zeros(len(self._kinds), np.int64)
         self.sync_counts = np.zeros(len(self._kinds), np.int64)
@@ -55,8 +46,8 @@ class Host:
         self.sync_busy = 0.0  # in synchronisation calls while the GPU worked
         self.copy_waits = 0.0  # in copy calls while kernels ran
         self.launch_time = 0.0  # summed
-        self.longest_launch = Call(0.0, 0.0, "")  # of the first 100
-        self.context = Call(0.0, 0.0, "")
+        self.longest_launch = LongCall(0.0, 0.0, "")  # of the first 100
+        self.context = LongCall(0.0, 0.0, "")
         self.warm_up, self.steady, self.start = Cover(), Cover(), Cover()
         self._groups = {name: (self._of(*kinds), Cover()) for name, kinds in GROUPS.items()}
         self._any = Cover()
@@ -78,7 +69,7 @@ class Host:
         pairs = zip(self.names, self.sync_counts.tolist(), strict=False)
         return {name: count for name, count in sorted(pairs) if count}
 
-    def take(self, view: View, compute: Intervals, active: Intervals) -> Intervals:
+    def take(self, view: SweepWindow, compute: Intervals, active: Intervals) -> Intervals:
         """The calls of one window; what the synchronisation calls cover of it, within the kernels' span."""
         calls = view.calls
         self.counts += np.bincount(calls.label, minlength=len(self.counts))
@@ -109,7 +100,7 @@ class Host:
             self.idle[name] += calls.shared_with(idle)
         self.idle[NO_CALL] += idle.length - every.shared_with(idle)
 
-    def _take_launches(self, launches: Rows) -> None:
+    def _take_launches(self, launches: WindowRows) -> None:
         self.launches = launches
         self.launch_time += float((launches.ends - launches.starts).sum())
         if self._launches < FIRST_LAUNCHES and len(launches):
@@ -117,14 +108,14 @@ class Host:
             self.longest_launch = self._longest(launches, first, self.longest_launch)
             self._launches += len(launches)
 
-    def _take_phases(self, calls: Rows, view: View, when: Phases) -> None:
+    def _take_phases(self, calls: WindowRows, view: SweepWindow, when: TracePhases) -> None:
         early = calls.starts < when.steady
         self.steady_counts += np.bincount(calls.label[~early], minlength=len(self.counts))
         cold = self._are_cold(calls, when)
-        others = calls.where(self._of(OTHER, LOAD, FREE)[calls.label] & (cold | early))
+        others = calls.where(self._of(CallKind.OTHER, CallKind.LOAD, CallKind.FREE)[calls.label] & (cold | early))
         if len(others):
             self.context = self._longest(others, slice(None), self.context)
-        handles = self._of(ALLOCATE, FREE)[calls.label]
+        handles = self._of(CallKind.ALLOCATE, CallKind.FREE)[calls.label]
         # Where nothing can be said about a steady state, everything is warm-up.
         limit = np.inf if when.why_not else when.steady
         # Allocations belong to the start only while it goes on; later ones may be a storm from the first request on.
@@ -137,7 +128,7 @@ class Host:
             own = calls.where(chosen)
             cover.take(own.starts, own.ends, view.low, view.high)
 
-    def _are_cold(self, calls: Rows, when: Phases) -> Mask:
+    def _are_cold(self, calls: WindowRows, when: TracePhases) -> Mask:
         found = np.zeros(len(calls), bool)
         if not when.cold or not len(calls):
             return found
@@ -147,10 +138,10 @@ class Host:
             found[index] = (float(calls.starts[index]), self.names[int(calls.label[index])]) in known
         return found
 
-    def _longest(self, calls: Rows, which: slice, known: Call) -> Call:
+    def _longest(self, calls: WindowRows, which: slice, known: LongCall) -> LongCall:
         starts, ends = calls.starts[which], calls.ends[which]
         index = int(np.argmax(ends - starts))
-        found = Call(float(starts[index]), float(ends[index]), self.names[int(calls.label[which][index])])
+        found = LongCall(float(starts[index]), float(ends[index]), self.names[int(calls.label[which][index])])
         return found if not known.name or found.duration > known.duration else known
 
 
@@ -162,7 +153,7 @@ _BINS = int(log(_LONGEST / _SHORTEST) / _STEP) + 2
 ENOUGH, ENOUGH_FOR_P99 = 10, 100
 
 
-class Spread:
+class DurationHistogram:
     """Durations counted in bins of 2 %, so that quantiles of however many are right to 1 %."""
 
     def __init__(self) -> None:
@@ -185,15 +176,15 @@ class Spread:
         return _SHORTEST * float(np.exp((found - 0.5) * _STEP)) if found else 0.0
 
 
-class Delays:
+class LaunchDelaySweep:
     """Takes the GPU's work and the launches window by window, in order of time."""
 
     def __init__(self) -> None:
-        self._idle, self._behind = Spread(), Spread()
+        self._idle, self._behind = DurationHistogram(), DurationHistogram()
         self._reach = -np.inf  # until when the work so far runs
         self._keys, self._starts = np.zeros(0), np.zeros(0)  # of launches whose kernel has not come
 
-    def take(self, work: Rows, launches: Rows) -> None:
+    def take(self, work: WindowRows, launches: WindowRows) -> None:
         """`work` is that of the device judged. Of a graph the first kernel counts, which the others follow."""
         reach = np.maximum.accumulate(np.concatenate(([self._reach], work.ends)))
         self._reach = float(reach[-1])
@@ -218,12 +209,12 @@ class Delays:
         self._idle.take(delays[idle])
         self._behind.take(delays[~idle])
 
-    def found(self) -> summary.Delays | None:
+    def found(self) -> summary.LaunchDelays | None:
         """None where no kernel is linked to its launch."""
         count = self._idle.count + self._behind.count
         if not count:
             return None
-        return summary.Delays(
+        return summary.LaunchDelays(
             launches=count,
             idle=self._idle.count,
             median=self._idle.quantile(0.5, ENOUGH),

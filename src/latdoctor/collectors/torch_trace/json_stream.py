@@ -25,9 +25,9 @@ from latdoctor.collectors.torch_trace.events import (
     EVENT,
     EVENTS,
     RAW,
-    Damage,
-    Event,
-    Fault,
+    DamagedEvents,
+    ParseFault,
+    TraceEvent,
     boundaries,
     end_of_list,
     last_boundary,
@@ -46,7 +46,7 @@ _GZIP = b"\x1f\x8b"
 RECORD_AGAIN = "copy the file again once the profiler has finished writing it, or record the trace again"
 
 
-class Source:
+class DecompressedSource:
     """The decompressed content from byte `start` on. Opened by the first read, to be closed after the last."""
 
     def __init__(self, content: bytes | Path, where: str, *, start: int = 0, limit: int = MAX_BYTES) -> None:
@@ -96,13 +96,13 @@ def is_packed(beginning: bytes) -> bool:
     return beginning.startswith(_GZIP)
 
 
-class Window:
+class StreamBuffer:
     """A stretch of the content in one buffer that is used again and again: what lies between `begin` and `end`.
 
     The byte before `begin` is free to be written. New memory for every piece would cost as much time as parsing it.
     """
 
-    def __init__(self, source: Source, piece: int) -> None:
+    def __init__(self, source: DecompressedSource, piece: int) -> None:
         self._source, self._piece = source, piece
         self.buffer = bytearray(1)
         self.begin = self.end = 1
@@ -164,7 +164,7 @@ class _Surroundings(Struct, rename={"base": "baseTimeNanoseconds"}):
 class _Step(Struct, frozen=True):
     """The events at the front of a window and the bytes after them; `ended` where the list of events closed."""
 
-    events: list[Event]
+    events: list[TraceEvent]
     rest: bytes
     ended: bool
 
@@ -188,13 +188,13 @@ class KinetoReader:
     ) -> None:
         self._content, self._where = content, where
         self._piece = piece
-        self._source = Source(content, where, start=start or 0)
-        self._window = Window(self._source, piece)
+        self._source = DecompressedSource(content, where, start=start or 0)
+        self._window = StreamBuffer(self._source, piece)
         self._inside, self._stop = start is not None, stop
         self._bare = False
         self._consumed = start or 0  # bytes of decompressed content before the window
         self.events = 0
-        self.damage = Damage()
+        self.damage = DamagedEvents()
         self.base_time: float | None = None  # seconds, unix: what the times of the events count from
         self.stopped = False
         self.tail_unread = False  # too much follows the events to tell whether the file is whole
@@ -206,14 +206,14 @@ class KinetoReader:
         further._bare = self._bare
         return further
 
-    def batches(self) -> Iterator[list[Event]]:
+    def batches(self) -> Iterator[list[TraceEvent]]:
         """All events in file order. Raises SourceError where this is not one whole trace."""
         with closing(self._source):
             if not self._inside:
                 self._head()
             yield from self._list()
 
-    def _list(self) -> Iterator[list[Event]]:
+    def _list(self) -> Iterator[list[TraceEvent]]:
         window, wanted = self._window, 0
         while True:
             window.fill(wanted)
@@ -247,17 +247,17 @@ class KinetoReader:
         self._consumed += begin - self._window.begin
         self._window.begin = begin
 
-    def _quick(self) -> list[Event] | None:
+    def _quick(self) -> list[TraceEvent] | None:
         """The events up to the last likely border, parsed where they lie; None where that is not so simple."""
         cut = last_boundary(self._window.buffer, self._window.begin, self._window.end)
         return None if cut is None else self._parsed_up_to(cut)
 
-    def _up_to(self, stop: int) -> list[Event] | None:
+    def _up_to(self, stop: int) -> list[TraceEvent] | None:
         """The events before byte `stop` of the content, where the byte before it is the comma that ends them."""
         cut = self._window.begin + stop - self._consumed - 1
         return self._parsed_up_to(cut) if cut >= self._window.begin else None
 
-    def _parsed_up_to(self, cut: int) -> list[Event] | None:
+    def _parsed_up_to(self, cut: int) -> list[TraceEvent] | None:
         buffer, begin = self._window.buffer, self._window.begin
         kept, buffer[begin - 1], buffer[cut] = buffer[cut], ord("["), ord("]")
         if kept != ord(","):
@@ -311,9 +311,9 @@ class KinetoReader:
     def _step(self, window: bytes, complete: bool) -> _Step | None:
         """What can be taken off the front of `window`; None where more bytes are needed to tell."""
         found = self._taken(window, complete)
-        if isinstance(found, Fault):
+        if isinstance(found, ParseFault):
             found = self._taken(mended(window), complete)
-        if isinstance(found, Fault):
+        if isinstance(found, ParseFault):
             event = self.events + len(BETWEEN_EVENTS.findall(window, 0, found.byte)) + 1
             raise self._problem(
                 f"is damaged or cut off near event {event}, byte {self._consumed + found.byte}: {found.what}",
@@ -321,7 +321,7 @@ class KinetoReader:
             )
         return found
 
-    def _taken(self, window: bytes, complete: bool) -> _Step | Fault | None:
+    def _taken(self, window: bytes, complete: bool) -> _Step | ParseFault | None:
         for cut in boundaries(window):
             events = self._decoded(window[:cut])
             if events is not None:
@@ -331,7 +331,7 @@ class KinetoReader:
             return end
         return _Step(self._decoded(window[:end]) or [], window[end + 1 :], ended=True)
 
-    def _decoded(self, text: bytes) -> list[Event] | None:
+    def _decoded(self, text: bytes) -> list[TraceEvent] | None:
         """The events of `text`, or None where it is not a list of whole values."""
         try:
             return EVENTS.decode(b"[" + text + b"]")
@@ -342,7 +342,7 @@ class KinetoReader:
         except (msgspec.DecodeError, RecursionError):
             return None
 
-    def _one_by_one(self, document: bytes) -> list[Event] | None:
+    def _one_by_one(self, document: bytes) -> list[TraceEvent] | None:
         try:
             values = RAW.decode(document)
         except (msgspec.DecodeError, RecursionError):

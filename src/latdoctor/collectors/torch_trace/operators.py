@@ -6,7 +6,6 @@ itself included: `aten::linear` for the `aten::addmm` that it calls.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import pairwise
@@ -16,14 +15,15 @@ import numpy as np
 from msgspec import Struct
 
 from latdoctor.collectors.torch_trace.disk_spill import NO_KEY, Spool, swept
+from latdoctor.collectors.torch_trace.event_names import kind_of_kernel
 from latdoctor.collectors.torch_trace.event_store import MODULE, OPERATOR
-from latdoctor.collectors.torch_trace.summary import Layer, Operator, Owners
+from latdoctor.collectors.torch_trace.summary import GpuTimeOwners, LayerTime, OperatorTime
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from latdoctor.collectors.torch_trace.disk_spill import Numbers, Rows
-    from latdoctor.collectors.torch_trace.event_store import Columns
+    from latdoctor.collectors.torch_trace.event_store import TraceStore
     from latdoctor.collectors.torch_trace.intervals import Floats
 
     Mask = NDArray[np.bool_]
@@ -34,22 +34,22 @@ _DEEPEST = 64
 _MOST_OPEN = 256
 
 
-class Layers:
+class LayerAssigner:
     """Takes the operators and modules of a trace window by window, in order of time."""
 
     def __init__(self) -> None:
-        self._threads: dict[int, _Thread] = {}
+        self._threads: dict[int, _ThreadLayers] = {}
 
     def take(self, rows: Rows, high: float) -> Numbers:
         """For each row its layer's label; what is told for a module means nothing. `high` is where the window ends."""
         threads = rows["place"] >> 1
         if len(rows) and (threads == threads[0]).all():
-            return self._threads.setdefault(int(threads[0]), _Thread()).take(rows, high)
+            return self._threads.setdefault(int(threads[0]), _ThreadLayers()).take(rows, high)
         found = np.empty(len(rows), np.int32)
         order = np.argsort(threads, kind="stable")
         for begin, end in pairwise(np.flatnonzero(np.diff(threads[order], prepend=-1, append=-1)).tolist()):
             own = order[begin:end]
-            thread = self._threads.setdefault(int(threads[own[0]]), _Thread())
+            thread = self._threads.setdefault(int(threads[own[0]]), _ThreadLayers())
             found[own] = thread.take(rows[own], high)
         return found
 
@@ -69,7 +69,7 @@ class _Spans(Struct, frozen=True):
         return self.starts >= np.maximum.accumulate(np.concatenate(([reach], self.ends)))[:-1]
 
 
-class _Thread:
+class _ThreadLayers:
     """What is open on one thread where a window begins."""
 
     def __init__(self) -> None:
@@ -134,27 +134,9 @@ def _outer_first(rows: Rows) -> NDArray[np.intp] | None:
     return np.lexsort((-place, -dur, start))
 
 
-# What a kernel does, by the first that its name holds: cuBLAS, cuDNN, CUTLASS, NCCL, PyTorch, Triton.
-_KINDS = (
-    ("communication", re.compile(r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter", re.IGNORECASE)),
-    ("attention", re.compile(r"flash|fmha|attention|attn|softmax", re.IGNORECASE)),
-    ("convolution", re.compile(r"conv|winograd|implicit_gemm|wgrad|dgrad", re.IGNORECASE)),
-    ("matrix product", re.compile(r"gemm|gemv|cutlass|cublas|splitk|_mm_|matmul|tensile|Cijk", re.IGNORECASE)),
-    ("normalisation", re.compile(r"norm", re.IGNORECASE)),
-    ("reduction", re.compile(r"reduce|_red_|cumsum|scan|sort|topk", re.IGNORECASE)),
-    (
-        "elementwise",
-        re.compile(r"elementwise|_poi_|vectorized|copy_|fill|cat|index|gather|scatter|dropout", re.IGNORECASE),
-    ),
-)
-OTHER = "other"
 TOP = 10
 _MOST_PAIRS = 1 << 16  # of a layer and an operator
 _MOST_COUNTED = 1 << 17
-
-
-def kind_of_kernel(name: str) -> str:
-    return next((kind for kind, pattern in _KINDS if pattern.search(name)), OTHER)
 
 
 def time_by_kind(times: Mapping[str, float]) -> Mapping[str, float]:
@@ -186,7 +168,7 @@ class _Pairs:
                 self.times[code] = self.times.get(code, 0.0) + time
 
 
-def owners(columns: Columns, device: int) -> Owners:
+def owners(columns: TraceStore, device: int) -> GpuTimeOwners:
     """The operators and layers of the trace, those that kept `device` longest first. Empty where nothing is linked."""
     names = columns.operator_names.listed
     count = max(1, len(names))
@@ -208,22 +190,22 @@ def owners(columns: Columns, device: int) -> Owners:
         gpu[operator] += time
         layers[names[layer]][names[operator]] = time
     longest = np.lexsort((host, gpu))[::-1].tolist()
-    return Owners(
-        tuple(Operator(names[at], int(calls[at]), float(host[at]), float(gpu[at])) for at in longest if calls[at])[
+    return GpuTimeOwners(
+        tuple(OperatorTime(names[at], int(calls[at]), float(host[at]), float(gpu[at])) for at in longest if calls[at])[
             :TOP
         ],
         tuple(sorted((_layer(name, times) for name, times in layers.items()), key=lambda one: -one.gpu))[:TOP],
     )
 
 
-def _layer(name: str, times: Mapping[str, float]) -> Layer:
+def _layer(name: str, times: Mapping[str, float]) -> LayerTime:
     longest = sorted(times.items(), key=lambda pair: -pair[1])[:TOP]
-    return Layer(name, sum(times.values()), tuple(longest))
+    return LayerTime(name, sum(times.values()), tuple(longest))
 
 
-def _owned(columns: Columns, owned: Spool, count: int) -> tuple[NDArray[np.int64], Floats]:
+def _owned(columns: TraceStore, owned: Spool, count: int) -> tuple[NDArray[np.int64], Floats]:
     """Puts the operators that have an id into `owned`, with their layers as places; tells calls and seconds of all."""
-    calls, host, layers = np.zeros(count, np.int64), np.zeros(count), Layers()
+    calls, host, layers = np.zeros(count, np.int64), np.zeros(count), LayerAssigner()
     for _, high, [rows] in swept([columns.operators]):
         found = layers.take(rows, high)
         ours = rows["place"] & 1 == OPERATOR

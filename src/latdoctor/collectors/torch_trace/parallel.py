@@ -25,9 +25,9 @@ import numpy as np
 
 from latdoctor.collectors.torch_trace import json_stream as trace_bytes
 from latdoctor.collectors.torch_trace.disk_spill import Spool, Written
-from latdoctor.collectors.torch_trace.event_names import Names
-from latdoctor.collectors.torch_trace.event_store import Columns, Counts
+from latdoctor.collectors.torch_trace.event_store import TraceCounts, TraceStore
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
+from latdoctor.collectors.torch_trace.name_table import NameTable
 
 if TYPE_CHECKING:
     from latdoctor.collectors.torch_trace.disk_spill import Numbers
@@ -45,7 +45,7 @@ def processors() -> int:
     return min(MOST, allowed)
 
 
-class Child:
+class ChildProcess:
     """One piece of work in a process of its own. To be used as a context: what is not waited for is stopped.
 
     Raises OSError where there is no room for its answer or no process to be had.
@@ -92,7 +92,7 @@ class Child:
         return os.waitstatus_to_exitcode(status)
 
 
-def first_done(children: Sequence[Child], patience: float) -> Sequence[Child]:
+def first_done(children: Sequence[ChildProcess], patience: float) -> Sequence[ChildProcess]:
     """Those that are done; empty where none is after `patience` seconds."""
     return select.select(children, [], [], patience)[0]
 
@@ -127,7 +127,7 @@ _BORDER = re.compile(rb'\}\s*,(?=\s*\{\s*"(?:ph|cat|name|pid|tid|ts|args)"\s*:)'
 class _Part(msgspec.Struct):
     """What was read of a part of a trace; the rows lie in files."""
 
-    counts: Counts
+    counts: TraceCounts
     names: tuple[list[str], ...]  # see _names
     rows: tuple[list[Written], ...]  # see _spools
     events: int
@@ -148,9 +148,9 @@ class SecondHalf:
             opened.enter_context(tempfile.TemporaryFile(prefix="latdoctor-"))  # noqa: SIM115 — closed with `opened`
             for _ in range(4)
         ]
-        self._child = opened.enter_context(Child(lambda: _read(path, where, start, self._files)))
+        self._child = opened.enter_context(ChildProcess(lambda: _read(path, where, start, self._files)))
 
-    def merge_into(self, columns: Columns, reader: KinetoReader) -> bool:
+    def merge_into(self, columns: TraceStore, reader: KinetoReader) -> bool:
         """Adds what the child read to what `reader` has read into `columns`; false, and nothing is added, where the
         child failed or found damage: then the one that knows how many events went before must read it.
         """
@@ -207,7 +207,7 @@ def likely_border(path: Path, *, large: int = LARGE, share: float = _SHARE) -> i
 def _read(path: Path, where: str, start: int, files: list[IO[bytes]]) -> bytes:
     """In the child: reads from `start` to the end."""
     reader = KinetoReader(path, where, start=start)
-    columns = Columns(reader.damage, files)
+    columns = TraceStore(reader.damage, files)
     for batch in reader.batches():
         columns.add(batch)
     part = _Part(
@@ -222,12 +222,12 @@ def _read(path: Path, where: str, start: int, files: list[IO[bytes]]) -> bytes:
     return msgspec.msgpack.encode(part)
 
 
-def _names(columns: Columns) -> tuple[Names, ...]:
+def _names(columns: TraceStore) -> tuple[NameTable, ...]:
     names = (columns.kernel_names, columns.call_names, columns.operator_names)
     return (*names, columns.device_names, columns.thread_names)
 
 
-def _spools(columns: Columns) -> tuple[Spool, ...]:
+def _spools(columns: TraceStore) -> tuple[Spool, ...]:
     return columns.work, columns.calls, columns.operators, columns.links
 
 

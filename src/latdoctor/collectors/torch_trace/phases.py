@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from msgspec import Struct
 
-from latdoctor.collectors.torch_trace.event_names import FREE, LAUNCH, LOAD, OTHER, kind_of_call
+from latdoctor.collectors.torch_trace.event_names import CallKind, kind_of_call
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ ENOUGH_TIME = 0.1  # of the active span
 ENOUGH_KERNELS = 20
 MANY_KERNELS = 500
 _STEP_NUMBER = re.compile(r"ProfilerStep#(\d+)")
-_COLD_KINDS = frozenset({LAUNCH, OTHER, LOAD, FREE})
+_COLD_KINDS = frozenset({CallKind.LAUNCH, CallKind.OTHER, CallKind.LOAD, CallKind.FREE})
 
 
 class KernelStarts(Protocol):
@@ -48,7 +48,7 @@ class KernelStarts(Protocol):
     def count_from(self, time: float) -> int: ...
 
 
-class Call(Struct, frozen=True):
+class LongCall(Struct, frozen=True):
     """A call of the CUDA or HIP API; times in seconds since the trace began."""
 
     start: float
@@ -60,7 +60,7 @@ class Call(Struct, frozen=True):
         return self.end - self.start
 
 
-class Phases(Struct, frozen=True):
+class TracePhases(Struct, frozen=True):
     """`steady` and `end` bound the steady state, seconds since the trace began. `why_not` is empty where enough of it
     is left to speak of; `rule` says by what the warm-up ended. `cold` are the calls that are the cold start.
     """
@@ -69,7 +69,7 @@ class Phases(Struct, frozen=True):
     end: float
     rule: str
     why_not: str
-    cold: tuple[Call, ...]
+    cold: tuple[LongCall, ...]
 
     @property
     def seconds(self) -> float:
@@ -79,10 +79,10 @@ class Phases(Struct, frozen=True):
 def phases(
     active: tuple[float, float],
     kernels: KernelStarts,
-    long_calls: tuple[Call, ...],
+    long_calls: tuple[LongCall, ...],
     busy_in: Callable[[Floats, Floats], Floats],
     steps: Mapping[str, tuple[float, float]],
-) -> Phases:
+) -> TracePhases:
     """Tells warm-up from steady state; `active` is from the first to the last call or GPU work.
 
     `long_calls` are those of 50 ms and more, `busy_in` tells how long the GPU was at work in each of some intervals.
@@ -94,26 +94,26 @@ def phases(
     recorded = sorted(steps.items(), key=lambda step: step[1])
     if len(recorded) > 1:
         name, (_, stop) = recorded[0]
-        return Phases(stop, end, f"after the first recorded step ({name})", _too_short(stop, end), cold)
+        return TracePhases(stop, end, f"after the first recorded step ({name})", _too_short(stop, end), cold)
     if recorded:
         name, (start, _) = recorded[0]
         number = _STEP_NUMBER.match(name)
         if number is None or int(number[1]) == 0:
-            return Phases(end, end, f"{name} is all warm-up", f"only the first step ({name}) was recorded", cold)
+            return TracePhases(end, end, f"{name} is all warm-up", f"only the first step ({name}) was recorded", cold)
         steady, rule = max(start, cold_end), f"{name} is steady: steps went before it"
-        return Phases(steady, end, rule, _too_little(steady, first, end, kernels.count_from(steady)), cold)
+        return TracePhases(steady, end, rule, _too_little(steady, first, end, kernels.count_from(steady)), cold)
     steady = max(kernels.middle(), cold_end)
     rule = "no steps are marked: the second half of the kernels is taken as steady"
     left = kernels.count_from(steady)
     why_not = _too_little(steady, first, end, left)
     if not why_not and left < ENOUGH_KERNELS:
         why_not = f"no steps are marked, and only {left} kernels ran after the warm-up"
-    return Phases(steady, end, rule, why_not, cold)
+    return TracePhases(steady, end, rule, why_not, cold)
 
 
 def _cold(
-    long_calls: tuple[Call, ...], kernels: KernelStarts, busy_in: Callable[[Floats, Floats], Floats]
-) -> tuple[Call, ...]:
+    long_calls: tuple[LongCall, ...], kernels: KernelStarts, busy_in: Callable[[Floats, Floats], Floats]
+) -> tuple[LongCall, ...]:
     candidates = [call for call in long_calls if kind_of_call(call.name) in _COLD_KINDS]
     if not candidates:
         return ()
@@ -121,7 +121,7 @@ def _cold(
     candidates = [call for call in candidates if call.start < half]
     starts, ends = (np.array([getattr(call, side) for call in candidates]) for side in ("start", "end"))
     idle = (ends - starts) - busy_in(starts, ends)
-    limits = [COLD_FREE if kind_of_call(call.name) == FREE else COLD_CALL for call in candidates]
+    limits = [COLD_FREE if kind_of_call(call.name) == CallKind.FREE else COLD_CALL for call in candidates]
     return tuple(call for call, time, limit in zip(candidates, idle.tolist(), limits, strict=True) if time >= limit)
 
 

@@ -9,9 +9,9 @@ from time import monotonic
 import msgspec
 
 from latdoctor.collectors.base import progress_listener, report_progress
-from latdoctor.collectors.torch_trace.event_store import Columns
+from latdoctor.collectors.torch_trace.event_store import TraceStore
 from latdoctor.collectors.torch_trace.json_stream import HOW_TO_RECORD, KinetoReader
-from latdoctor.collectors.torch_trace.parallel import Child, first_done, processors, second_half
+from latdoctor.collectors.torch_trace.parallel import ChildProcess, first_done, processors, second_half
 from latdoctor.collectors.torch_trace.readings import NAME
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -24,7 +24,7 @@ MAX_DAMAGED = 0.01
 _TOLD_EVERY = 0.5  # s
 
 
-class _Outcome(msgspec.Struct):
+class _TraceResult(msgspec.Struct):
     """One trace of several, as the process that read it tells it: its evidence, or why there is none."""
 
     evidence: Evidence | None
@@ -33,7 +33,7 @@ class _Outcome(msgspec.Struct):
     next_step: str = ""
 
 
-_OUTCOME = msgspec.msgpack.Decoder(_Outcome)
+_OUTCOME = msgspec.msgpack.Decoder(_TraceResult)
 
 
 def read_traces(artifacts: Sequence[Artifact]) -> Iterator[Evidence | SourceError]:
@@ -42,7 +42,7 @@ def read_traces(artifacts: Sequence[Artifact]) -> Iterator[Evidence | SourceErro
     """
     found: dict[int, Evidence | SourceError] = {}
     waiting = list(range(len(artifacts)))
-    running: dict[Child, int] = {}
+    running: dict[ChildProcess, int] = {}
     with ExitStack() as opened:
         while waiting or running:
             while waiting and len(running) < processors() and processors() > 1:
@@ -63,9 +63,9 @@ def read_traces(artifacts: Sequence[Artifact]) -> Iterator[Evidence | SourceErro
         yield found[index]
 
 
-def _started(artifact: Artifact, opened: ExitStack) -> Child | None:
+def _started(artifact: Artifact, opened: ExitStack) -> ChildProcess | None:
     try:
-        return opened.enter_context(Child(lambda: _in_child(artifact)))
+        return opened.enter_context(ChildProcess(lambda: _in_child(artifact)))
     except OSError:  # too many processes: others will be done soon, or this one reads
         return None
 
@@ -75,14 +75,14 @@ def _in_child(artifact: Artifact) -> bytes:
         return msgspec.msgpack.encode(_tried(artifact))
 
 
-def _tried(artifact: Artifact) -> _Outcome:
+def _tried(artifact: Artifact) -> _TraceResult:
     try:
-        return _Outcome(read_trace(artifact, halves=False))
+        return _TraceResult(read_trace(artifact, halves=False))
     except SourceError as error:
-        return _Outcome(None, error.what, error.where, error.next_step)
+        return _TraceResult(None, error.what, error.where, error.next_step)
 
 
-def _outcome(told: _Outcome) -> Evidence | SourceError:
+def _outcome(told: _TraceResult) -> Evidence | SourceError:
     return told.evidence or SourceError(told.what, where=told.where, next_step=told.next_step)
 
 
@@ -99,7 +99,7 @@ def read_trace(artifact: Artifact, *, halves: bool = True) -> Evidence:
         from latdoctor.collectors.torch_trace.evidence import evidence
 
         reader = KinetoReader(content, where, stop=rest.start if rest else None)
-        columns = opened.enter_context(Columns(reader.damage))
+        columns = opened.enter_context(TraceStore(reader.damage))
         _read(reader, columns, where)
         if rest and reader.stopped and not rest.merge_into(columns, reader):
             reader = reader.resumed(rest.start)
@@ -126,7 +126,7 @@ def _flaws(reader: KinetoReader, subject: str, origin: Origin) -> Iterator[Gap]:
         yield Gap(NAME, reason, (), subject, "record again without the memory timeline", origin)
 
 
-def _read(reader: KinetoReader, columns: Columns, where: str) -> None:
+def _read(reader: KinetoReader, columns: TraceStore, where: str) -> None:
     told = monotonic()
     for batch in reader.batches():
         columns.add(batch)
@@ -136,7 +136,7 @@ def _read(reader: KinetoReader, columns: Columns, where: str) -> None:
             report_progress(f"{where}: {reader.events} events read")
 
 
-def _must_fit(columns: Columns, where: str) -> None:
+def _must_fit(columns: TraceStore, where: str) -> None:
     if columns.kept > MAX_KEPT:
         raise SourceError(
             f"more than the {MAX_KEPT} GPU events, calls and operators that are read at most",
@@ -145,7 +145,7 @@ def _must_fit(columns: Columns, where: str) -> None:
         )
 
 
-def _check(reader: KinetoReader, columns: Columns, where: str) -> None:
+def _check(reader: KinetoReader, columns: TraceStore, where: str) -> None:
     _must_fit(columns, where)
     count, total, timed = reader.damage.count, reader.events, columns.counts.timed
     # One damaged event in a short trace is no reason to refuse it, unless it was the only one.

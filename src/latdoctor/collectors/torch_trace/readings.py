@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from latdoctor.collectors.torch_trace.summary import Copies, Kernels, Layer, TraceSummary
+from latdoctor.collectors.torch_trace.summary import CopySummary, KernelTotals, LayerTime, TraceSummary
 from latdoctor.evidence.model import Gap, Labels, Origin, Reading, Value, Window
 from latdoctor.units import format_value
 
@@ -14,7 +14,7 @@ NAME = "torch_trace"
 SHOWN = 4  # names in one place
 
 
-class Writer(Struct, frozen=True):
+class ReadingWriter(Struct, frozen=True):
     """Makes readings and gaps of one trace."""
 
     subject: str
@@ -50,7 +50,7 @@ _TOP = 5
 _LITTLE = 0.01
 
 
-def kernels(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def kernels(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found = summary.kernels
     if found is None:
         return
@@ -69,7 +69,7 @@ def kernels(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
     yield writer.reading("kernel.gap.mean", found.gap, busy, note)
 
 
-def gaps(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def gaps(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     """The GPU with nothing to do, and what the host was in meanwhile."""
     found, ran = summary.gaps, summary.kernels
     if found is None or ran is None or ran.span <= ran.duration:
@@ -83,7 +83,7 @@ def gaps(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
         yield writer.reading("gap.host_share", time / ran.span, where, note, (("host", kind),))
 
 
-def launches(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def launches(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found = summary.launches
     if found is None or summary.kernels is None:
         return
@@ -100,7 +100,7 @@ def launches(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
         yield writer.reading("launch.first_duration", found.first, first, "the longest of the first 100 launches")
 
 
-def copies(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def copies(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found, ran = summary.copies, summary.kernels
     if found is None:
         return
@@ -125,7 +125,7 @@ def copies(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
         )
 
 
-def _by_way(found: Copies, writer: Writer) -> Iterator[Reading]:
+def _by_way(found: CopySummary, writer: ReadingWriter) -> Iterator[Reading]:
     for name, way in sorted(found.ways.items()):
         labels, place = (("kind", name),), f"{way.count} {name} in {shown(way.time)}"
         if way.size is not None:
@@ -134,7 +134,7 @@ def _by_way(found: Copies, writer: Writer) -> Iterator[Reading]:
                 yield writer.reading("copy.bandwidth", way.size / way.time, place, labels=labels)
 
 
-def steps(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def steps(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found = summary.steps
     if found is None or not found.count or summary.kernels is None:
         return
@@ -146,7 +146,7 @@ def steps(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
     yield writer.reading("step.duration.mean", found.time / found.count, place)
 
 
-def delays(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def delays(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     """From launch to kernel, where the GPU was idle and where it was not."""
     found = summary.delays
     if found is None:
@@ -163,7 +163,7 @@ def delays(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
         yield writer.reading("launch.queue_wait.median", found.wait, f"{behind} of {found.launches} launches", note)
 
 
-def whose_time(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def whose_time(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     """The largest parts of the kernels' time: by kernel, by what kernels do, by operators and layers."""
     ran = summary.kernels
     if ran is not None and ran.total > 0:
@@ -182,7 +182,7 @@ def whose_time(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
         yield writer.reading("layer.host_time", time, place, labels=(("layer", name),))
 
 
-def _by_kernel(ran: Kernels, writer: Writer) -> Iterator[Reading]:
+def _by_kernel(ran: KernelTotals, writer: ReadingWriter) -> Iterator[Reading]:
     for name, count, time in ran.longest[:_TOP]:
         if time >= _LITTLE * ran.total:
             place = f"{count} times, {shown(time)}"
@@ -193,7 +193,7 @@ def _by_kernel(ran: Kernels, writer: Writer) -> Iterator[Reading]:
             yield writer.reading("kernel.kind_share", share, f"{shown(time)}, by name", labels=(("kind", kind),))
 
 
-def _by_layer(layers: Sequence[Layer], total: float, writer: Writer) -> Iterator[Reading]:
+def _by_layer(layers: Sequence[LayerTime], total: float, writer: ReadingWriter) -> Iterator[Reading]:
     """Layers, and the operators in each of them that matter."""
     for layer in layers[:_TOP]:
         if layer.gpu < _LITTLE * total:
@@ -206,7 +206,7 @@ def _by_layer(layers: Sequence[Layer], total: float, writer: Writer) -> Iterator
                 yield writer.reading("layer.operator_share", time / total, f"{shown(time)} of kernels", labels=both)
 
 
-def allocations(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def allocations(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found, when = summary.allocations, summary.phases
     if not summary.calls:
         return
@@ -228,7 +228,7 @@ def allocations(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
     yield writer.reading("alloc.device_time_share", found.steady_time / when.seconds, place, late)
 
 
-def start(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def start(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found = summary.start
     if found is None:
         return
@@ -241,7 +241,7 @@ def start(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
         yield writer.reading("start.cold_share", found.time / summary.span, f"{place}; of {shown(summary.span)}")
 
 
-def syncs(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def syncs(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found, kernels = summary.syncs, summary.kernels
     if found is None or kernels is None:
         return
@@ -257,7 +257,7 @@ def syncs(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
     yield writer.reading("sync.drain_share", found.drained / kernels.span, dry)
 
 
-def compiles(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def compiles(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found, when = summary.compiles, summary.phases
     if found is None or when is None or when.why_not:
         return
@@ -269,7 +269,7 @@ def compiles(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
     yield writer.reading("code.loads_steady", float(sum(found.loads.values())), loads, when.rule)
 
 
-def failures(summary: TraceSummary, writer: Writer) -> Iterator[Reading]:
+def failures(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     if summary.results and not summary.hip:
         place = listed(summary.failures) or f"{summary.results} return codes, all of them success"
         yield writer.reading("cuda.error_calls", float(sum(summary.failures.values())), place)

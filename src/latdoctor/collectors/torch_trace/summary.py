@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 if TYPE_CHECKING:  # it loads numpy, which the signals of this collector do not need
-    from latdoctor.collectors.torch_trace.phases import Phases
+    from latdoctor.collectors.torch_trace.phases import TracePhases
 
 
-class Kernels(Struct, frozen=True):
+class KernelTotals(Struct, frozen=True):
     count: int
     busy: float
     span: float  # first kernel start to last kernel end
@@ -23,7 +23,7 @@ class Kernels(Struct, frozen=True):
     by_kind: Mapping[str, float]  # time by what a kernel does
 
 
-class Gaps(Struct, frozen=True):
+class IdleGaps(Struct, frozen=True):
     """The GPU with nothing to do, within the kernels' span. `by_host` is the part of it in which the host sat in calls
     of a kind (`none`: in no call at all); empty where no calls were recorded.
     """
@@ -34,7 +34,7 @@ class Gaps(Struct, frozen=True):
     by_host: Mapping[str, float]
 
 
-class Launches(Struct, frozen=True):
+class LaunchCalls(Struct, frozen=True):
     by_name: Mapping[str, int]
     count: int
     api_share: float
@@ -44,7 +44,7 @@ class Launches(Struct, frozen=True):
     first_name: str
 
 
-class Delays(Struct, frozen=True):
+class LaunchDelays(Struct, frozen=True):
     """From the beginning of a launch call to that of its kernel. `idle` are the launches that found the GPU without
     work, of which `median` and `p99` are; `wait` is the median of the others. None: too few of them.
     """
@@ -56,7 +56,7 @@ class Delays(Struct, frozen=True):
     wait: float | None
 
 
-class Allocations(Struct, frozen=True):
+class AllocationCalls(Struct, frozen=True):
     """`by_name` counts the whole trace; `time` is inside allocation and free calls."""
 
     by_name: Mapping[str, int]
@@ -76,7 +76,7 @@ class ColdStart(Struct, frozen=True):
     longest: tuple[tuple[str, float], ...]
 
 
-class Syncs(Struct, frozen=True):
+class SyncCalls(Struct, frozen=True):
     """`waiting` is inside blocking synchronisation calls, `idle` the part of it in which the GPU had nothing to do;
     `drained` is the time that the GPU then stood idle because it had run dry during such a call. All within the
     kernels' span.
@@ -89,7 +89,7 @@ class Syncs(Struct, frozen=True):
     drained: float
 
 
-class Direction(Struct, frozen=True):
+class CopyTotals(Struct, frozen=True):
     """Copies of one direction; `size` in bytes is None where one of them does not tell, `time` is their sum."""
 
     count: int
@@ -97,7 +97,7 @@ class Direction(Struct, frozen=True):
     time: float
 
 
-class Copies(Struct, frozen=True):
+class CopySummary(Struct, frozen=True):
     """`alone` is the time with a copy and no kernel, of `span`, that of all GPU work. None: not told.
 
     `inside` is the host in copy calls within the kernels' span, `waiting` the part in which kernels ran: such a call
@@ -106,13 +106,13 @@ class Copies(Struct, frozen=True):
 
     alone: float
     span: float
-    ways: Mapping[str, Direction]
+    ways: Mapping[str, CopyTotals]
     pageable: float | None  # bytes between host and device
     inside: float | None
     waiting: float | None
 
     @property
-    def _between(self) -> tuple[Direction, ...]:
+    def _between(self) -> tuple[CopyTotals, ...]:
         return tuple(self.ways[way] for way in ("HtoD", "DtoH") if way in self.ways)
 
     @property
@@ -129,7 +129,7 @@ class Copies(Struct, frozen=True):
         return sum((way.time for way in self._between), 0.0)
 
 
-class Steps(Struct, frozen=True):
+class MarkedSteps(Struct, frozen=True):
     """Steps that were marked, and the kernels that began between the first one's start and the last one's end."""
 
     count: int
@@ -137,7 +137,7 @@ class Steps(Struct, frozen=True):
     time: float
 
 
-class Compiles(Struct, frozen=True):
+class CompileActivity(Struct, frozen=True):
     """Compilations by torch.compile or Triton, and calls that load compiled code, once the warm-up is over.
 
     `told` is false where the trace holds nothing of the framework's side, so that none could be seen.
@@ -150,7 +150,7 @@ class Compiles(Struct, frozen=True):
     loads: Mapping[str, int]
 
 
-class Operator(Struct, frozen=True):
+class OperatorTime(Struct, frozen=True):
     """An operator of the framework: its calls, their time on the host, and that of the kernels that it started."""
 
     name: str
@@ -159,7 +159,7 @@ class Operator(Struct, frozen=True):
     gpu: float
 
 
-class Layer(Struct, frozen=True):
+class LayerTime(Struct, frozen=True):
     """A kind of layer: the time of the kernels that operators in it started, and which of these took how long."""
 
     name: str
@@ -167,11 +167,11 @@ class Layer(Struct, frozen=True):
     operators: tuple[tuple[str, float], ...]
 
 
-class Owners(Struct, frozen=True):
+class GpuTimeOwners(Struct, frozen=True):
     """Whose the GPU's time is, those with the most of it first."""
 
-    operators: tuple[Operator, ...]
-    layers: tuple[Layer, ...]
+    operators: tuple[OperatorTime, ...]
+    layers: tuple[LayerTime, ...]
 
 
 class TraceSummary(Struct, frozen=True):
@@ -180,19 +180,19 @@ class TraceSummary(Struct, frozen=True):
     span: float
     first: float  # seconds, on the clock of the trace
     devices: tuple[str, ...]  # the one judged first
-    kernels: Kernels | None
-    gaps: Gaps | None
-    copies: Copies | None
-    launches: Launches | None
-    allocations: Allocations | None
+    kernels: KernelTotals | None
+    gaps: IdleGaps | None
+    copies: CopySummary | None
+    launches: LaunchCalls | None
+    allocations: AllocationCalls | None
     start: ColdStart | None
-    syncs: Syncs | None
-    steps: Steps | None
-    compiles: Compiles | None
-    delays: Delays | None
-    owners: Owners
+    syncs: SyncCalls | None
+    steps: MarkedSteps | None
+    compiles: CompileActivity | None
+    delays: LaunchDelays | None
+    owners: GpuTimeOwners
     layers: tuple[tuple[str, int, float], ...]  # nn.Modules: calls, time on the host
-    phases: Phases | None
+    phases: TracePhases | None
     calls: int
     device_calls: Mapping[str, int]  # allocations, known even where no GPU work was recorded
     hip: bool

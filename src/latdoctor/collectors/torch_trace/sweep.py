@@ -13,20 +13,19 @@ import numpy as np
 from msgspec import Struct
 
 from latdoctor.collectors.torch_trace.disk_spill import swept
-from latdoctor.collectors.torch_trace.event_store import COPY, KERNEL, Columns
+from latdoctor.collectors.torch_trace.event_store import COPY, KERNEL, TraceStore
 from latdoctor.collectors.torch_trace.intervals import Cover, Intervals
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from latdoctor.collectors.torch_trace.disk_spill import Numbers
-    from latdoctor.collectors.torch_trace.disk_spill import Rows as SpoolRows
+    from latdoctor.collectors.torch_trace.disk_spill import Numbers, Rows
     from latdoctor.collectors.torch_trace.intervals import Floats
 
     Mask = NDArray[np.bool_]
 
 
-class Rows(Struct, frozen=True):
+class WindowRows(Struct, frozen=True):
     """Rows of one window sorted by start; times in seconds since the trace began."""
 
     starts: Floats
@@ -38,39 +37,39 @@ class Rows(Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.starts)
 
-    def where(self, chosen: Mask) -> Rows:
+    def where(self, chosen: Mask) -> WindowRows:
         times = self.starts[chosen], self.ends[chosen]
-        return Rows(*times, self.label[chosen], self.place[chosen], self.key[chosen])
+        return WindowRows(*times, self.label[chosen], self.place[chosen], self.key[chosen])
 
 
-class View(Struct, frozen=True):
+class SweepWindow(Struct, frozen=True):
     """One window: what starts in [low, high)."""
 
     low: float
     high: float
-    work: Rows
-    calls: Rows
+    work: WindowRows
+    calls: WindowRows
 
-    def work_of(self, device: int) -> Rows:
+    def work_of(self, device: int) -> WindowRows:
         own = self.work.place >> 2 == device
         return self.work if own.all() else self.work.where(own)
 
 
-def views(columns: Columns, *, calls: bool = True) -> Iterator[View]:
+def views(columns: TraceStore, *, calls: bool = True) -> Iterator[SweepWindow]:
     """The windows of a trace in order; without `calls` the GPU's work alone."""
     origin = columns.counts.span.first
     for low, high, rows in swept([columns.work, columns.calls] if calls else [columns.work]):
         work = _seconds(rows[0], origin)
         called = _seconds(rows[1] if calls else rows[0][:0], origin)
-        yield View((low - origin) * 1e-6, (high - origin) * 1e-6, work, called)
+        yield SweepWindow((low - origin) * 1e-6, (high - origin) * 1e-6, work, called)
 
 
-def _seconds(rows: SpoolRows, origin: float) -> Rows:
+def _seconds(rows: Rows, origin: float) -> WindowRows:
     starts = (rows["start"] - origin) * 1e-6
-    return Rows(starts, starts + rows["dur"] * 1e-6, rows["label"], rows["place"], rows["key"])
+    return WindowRows(starts, starts + rows["dur"] * 1e-6, rows["label"], rows["place"], rows["key"])
 
 
-class Kernels:
+class KernelSweep:
     """Of one device: its kernels counted, `compute` the time with a kernel or a fill, `active` with a copy as well."""
 
     def __init__(self, names: int, first: float, last: float, tiny: float, steps: tuple[float, float]) -> None:
@@ -83,7 +82,7 @@ class Kernels:
         self.compute, self.active = Cover(), Cover()
         self._tiny, self._steps = tiny, steps
 
-    def take(self, view: View, own: Rows) -> tuple[Intervals, Intervals]:
+    def take(self, view: SweepWindow, own: WindowRows) -> tuple[Intervals, Intervals]:
         """What is covered in this window by kernels and fills, and by all work; `own` is the device's work in it."""
         kernels = own.where(own.place & 3 == KERNEL)
         durations = kernels.ends - kernels.starts
@@ -101,7 +100,7 @@ class Kernels:
         return compute, active
 
 
-class Idle:
+class IdleSweep:
     """The gaps between GPU work within the kernels' span. A gap goes on where the window before ended in one."""
 
     INSTANT = 1e-6  # s
@@ -114,7 +113,7 @@ class Idle:
         self._open = 0.0  # length so far of the gap in which the last window ended
         self._touched = False
 
-    def take(self, view: View, active: Intervals, waiting: Intervals) -> Intervals:
+    def take(self, view: SweepWindow, active: Intervals, waiting: Intervals) -> Intervals:
         """The idle pieces of this window; `waiting` is the host in synchronisation calls."""
         low, high = max(view.low, self._first), min(view.high, self._last)
         if low >= high:
@@ -145,10 +144,10 @@ class Idle:
         self._touched = bool(touched[-1])
 
 
-class Starts:
+class KernelStartTimes:
     """When the kernels of one device began (phases.KernelStarts), looked up in the rows only if asked."""
 
-    def __init__(self, columns: Columns, device: int, count: int) -> None:
+    def __init__(self, columns: TraceStore, device: int, count: int) -> None:
         self._columns, self._device, self._count = columns, device, count
         self._middle: float | None = None
 
@@ -173,7 +172,7 @@ class Starts:
             yield view.work.starts[view.work.place == 4 * self._device + KERNEL]
 
 
-def busy_in(columns: Columns, device: int, starts: Floats, ends: Floats) -> Floats:
+def busy_in(columns: TraceStore, device: int, starts: Floats, ends: Floats) -> Floats:
     """How long the device was at work in each of the intervals given (seconds since the trace began)."""
     found = np.zeros(len(starts))
     active = Cover()

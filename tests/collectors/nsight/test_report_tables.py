@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import AT_LEAST
-from tests.collectors.nsight.made_exports import parsed
+from tests.collectors.nsight.synthetic_exports import parsed
 from tests.collectors.seen import hidden, readings, values
 
 API = "Time (%),Total Time (ns),Num Calls,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name\n"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.tensorrt import build_log, file_formats
 from latdoctor.errors import SourceError
-from tests.collectors.tensorrt.made_engines import FP16, graph, layer, parsed, tensor
+from tests.collectors.tensorrt.synthetic_engines import FP16, graph, layer, parsed, tensor
 
 DEEP = 200_000
 

@@ -12,7 +12,7 @@ from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.torch_trace import reader
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
 from latdoctor.errors import SourceError
-from tests.collectors.torch_trace.made_traces import document, launched
+from tests.collectors.torch_trace.synthetic_traces import document, launched
 
 
 class Clock:

@@ -14,11 +14,11 @@ from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.torch_trace import disk_spill, event_names, parallel
 from latdoctor.collectors.torch_trace import reader as reading
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
-from latdoctor.collectors.torch_trace.event_names import layer_class
-from latdoctor.collectors.torch_trace.events import Args, Event
+from latdoctor.collectors.torch_trace.events import EventArgs, TraceEvent
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
+from latdoctor.collectors.torch_trace.name_table import layer_class
 from latdoctor.evidence.model import Evidence
-from tests.collectors.torch_trace.made_traces import artifact, hidden, readings, values
+from tests.collectors.torch_trace.synthetic_traces import artifact, hidden, readings, values
 
 BERT = "tracelens/h100_gaunernst_bert-small-uncased__1016001.json.gz"
 QWEN = "tracelens/h100_Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
@@ -73,11 +73,11 @@ def test_layers_are_those_that_a_search_through_all_events_finds(samples: Path, 
     assert sum(map(float, told.values())) == pytest.approx(sum(sorted(shares.values())[-5:]))
 
 
-def by_layer(events: list[Event]) -> Counter[str]:
+def by_layer(events: list[TraceEvent]) -> Counter[str]:
     """µs of kernels by the innermost module, else the outermost operator, around the operator with their id."""
     operators = [one for one in events if (one.cat or "").lower() in event_names.OPERATORS and one.dur is not None]
     modules = [one for one in events if (one.name or "").startswith(event_names.LAYER_PREFIX)]
-    by_id: dict[object, Event] = {}
+    by_id: dict[object, TraceEvent] = {}
     for one in sorted(operators, key=lambda one: one.ts or 0.0):
         by_id.setdefault(link(one), one)
     found: Counter[str] = Counter()
@@ -91,13 +91,13 @@ def by_layer(events: list[Event]) -> Counter[str]:
     return found
 
 
-def link(event: Event) -> object:
-    args = event.args or Args()
+def link(event: TraceEvent) -> object:
+    args = event.args or EventArgs()
     told = args.link if args.link is not None else args.old_link
     return id(event) if told is None else told
 
 
-def around(inner: Event, events: list[Event]) -> list[Event]:
+def around(inner: TraceEvent, events: list[TraceEvent]) -> list[TraceEvent]:
     """Those on its thread that were going on when it began; of two that began together the longer one."""
     at, until = inner.ts or 0.0, (inner.ts or 0.0) + (inner.dur or 0.0)
     spans = [((one.ts or 0.0), (one.ts or 0.0) + (one.dur or 0.0), one) for one in events if one.tid == inner.tid]
@@ -162,7 +162,7 @@ def test_every_sample_reads(samples: Path) -> None:
 @pytest.mark.parametrize("piece", [4096, 1 << 16])
 def test_the_stream_gives_what_the_whole_gives(samples: Path, name: str, piece: int) -> None:
     class Whole(msgspec.Struct):
-        events: list[Event] = msgspec.field(name="traceEvents")
+        events: list[TraceEvent] = msgspec.field(name="traceEvents")
 
     content = (samples / "kineto" / name).read_bytes()
     plain = gzip.decompress(content) if content.startswith(b"\x1f\x8b") else content
@@ -172,7 +172,7 @@ def test_the_stream_gives_what_the_whole_gives(samples: Path, name: str, piece: 
 
 def test_every_sample_gives_what_a_decode_of_the_whole_gives(samples: Path) -> None:
     class Whole(msgspec.Struct):
-        events: list[Event] = msgspec.field(name="traceEvents")
+        events: list[TraceEvent] = msgspec.field(name="traceEvents")
 
     for path in sorted((samples / "kineto").rglob("*.json*")):
         content = path.read_bytes()

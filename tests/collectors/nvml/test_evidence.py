@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.nvml import collector as nvml
 from latdoctor.collectors.nvml.evidence import GPU_SIGNALS
-from latdoctor.collectors.nvml.samples import LOST, Device, Link, Process, Record, Refused, Sample
+from latdoctor.collectors.nvml.samples import LOST, GpuDevice, GpuProcess, GpuSample, NvLink, NvmlRecord, Unavailable
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import to_json
@@ -22,12 +22,12 @@ def artifact(content: bytes) -> Artifact:
     return Artifact("nvml.json", "nvml", "nvml", "test", 0.0, content)
 
 
-refused = st.builds(Refused, st.sampled_from(["not supported", "function not found", *LOST]))
+refused = st.builds(Unavailable, st.sampled_from(["not supported", "function not found", *LOST]))
 numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 100), refused)
 wholes = st.one_of(st.integers(0, 2**63), refused)
 texts = st.one_of(st.text(max_size=20), refused)
-processes = st.lists(st.builds(Process, st.integers(0, 99), st.none() | st.floats(0, 1e9)), max_size=3).map(tuple)
-links = st.lists(st.builds(Link, st.integers(0, 3), st.lists(numbers, max_size=2).map(tuple)), max_size=3).map(tuple)
+processes = st.lists(st.builds(GpuProcess, st.integers(0, 99), st.none() | st.floats(0, 1e9)), max_size=3).map(tuple)
+links = st.lists(st.builds(NvLink, st.integers(0, 3), st.lists(numbers, max_size=2).map(tuple)), max_size=3).map(tuple)
 _SPECIAL = {
     "clock_reasons": wholes,
     "processes": processes | refused,
@@ -45,22 +45,22 @@ def fields(kind: type[msgspec.Struct], skip: frozenset[str]) -> dict[str, st.Sea
 
 
 @st.composite
-def records(draw: st.DrawFn) -> Record:
+def records(draw: st.DrawFn) -> NvmlRecord:
     count = draw(st.integers(0, 2))
     skip = frozenset({"index", "time"})
-    devices = [draw(st.builds(Device, index=st.just(index), **fields(Device, skip))) for index in range(count)]
+    devices = [draw(st.builds(GpuDevice, index=st.just(index), **fields(GpuDevice, skip))) for index in range(count)]
     times = sorted(draw(st.lists(st.floats(0, 1e9), min_size=1, max_size=4)))
     samples = [
-        draw(st.builds(Sample, time=st.just(time), index=st.just(index), **fields(Sample, skip)))
+        draw(st.builds(GpuSample, time=st.just(time), index=st.just(index), **fields(GpuSample, skip)))
         for time in times
         for index in range(count)
     ]
     pid = draw(st.none() | st.integers(0, 99))
-    return Record(1, draw(texts), draw(texts), pid, (pid,) if pid else (), tuple(devices), tuple(samples))
+    return NvmlRecord(1, draw(texts), draw(texts), pid, (pid,) if pid else (), tuple(devices), tuple(samples))
 
 
 @given(records())
-def test_every_signal_is_either_read_or_hidden(record: Record):
+def test_every_signal_is_either_read_or_hidden(record: NvmlRecord):
     evidence = nvml.COLLECTOR.parse([artifact(to_json(record))])
     for device in record.devices:
         subject = f"gpu/{device.index}"
@@ -76,12 +76,12 @@ def test_every_signal_is_either_read_or_hidden(record: Record):
 
 
 @given(records())
-def test_reading_a_record_twice_gives_the_same(record: Record):
+def test_reading_a_record_twice_gives_the_same(record: NvmlRecord):
     written = artifact(to_json(record))
     assert nvml.COLLECTOR.parse([written]) == nvml.COLLECTOR.parse([written])
 
 
-_GOOD = to_json(Record(1, "1", "1", None, (), (), ()))
+_GOOD = to_json(NvmlRecord(1, "1", "1", None, (), (), ()))
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_damaged_records_are_refused(content: bytes, what: str):
 
 
 @given(records(), st.sampled_from(["order", "unknown", "twice"]))
-def test_records_that_contradict_themselves_are_refused(record: Record, how: str):
+def test_records_that_contradict_themselves_are_refused(record: NvmlRecord, how: str):
     samples, devices = list(record.samples), list(record.devices)
     if not devices:
         return

@@ -16,10 +16,10 @@ from latdoctor.collectors.torch_trace import parallel
 from latdoctor.collectors.torch_trace import reader as reading
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
-from latdoctor.collectors.torch_trace.parallel import Child
+from latdoctor.collectors.torch_trace.parallel import ChildProcess
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence
-from tests.collectors.torch_trace.made_traces import (
+from tests.collectors.torch_trace.synthetic_traces import (
     artifact,
     call,
     copy,
@@ -190,11 +190,11 @@ def test_a_folder_is_read_without_further_processes_too(tmp_path: Path, monkeypa
 
 
 def test_a_child_that_is_killed_gives_no_answer_and_none_is_left_behind() -> None:
-    with Child(lambda: os.kill(os.getpid(), 9) or b"") as child:
+    with ChildProcess(lambda: os.kill(os.getpid(), 9) or b"") as child:
         assert child.answer() is None
-    with Child(lambda: b"done") as child:
+    with ChildProcess(lambda: b"done") as child:
         assert child.answer() == b"done"
-    with Child(lambda: threading.Event().wait() and b"") as child:  # stopped by the end of the context
+    with ChildProcess(lambda: threading.Event().wait() and b"") as child:  # stopped by the end of the context
         pid = child._pid
     with pytest.raises(ChildProcessError):
         os.waitpid(pid, 0)

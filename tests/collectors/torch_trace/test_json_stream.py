@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from latdoctor.collectors.torch_trace import json_stream
 from latdoctor.collectors.torch_trace import json_stream as trace_bytes
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
-from latdoctor.collectors.torch_trace.events import Event
+from latdoctor.collectors.torch_trace.events import TraceEvent
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
 from latdoctor.errors import SourceError
-from tests.collectors.torch_trace.made_traces import artifact, document, evidence, kernel, launched, values
+from tests.collectors.torch_trace.synthetic_traces import artifact, document, evidence, kernel, launched, values
 
 # Names that look like the border between two events, or like the end of the list.
 TRICKY = st.sampled_from(
@@ -56,7 +56,7 @@ LAYOUTS = st.sampled_from(
 )
 
 
-def read(content: bytes, piece: int) -> list[Event]:
+def read(content: bytes, piece: int) -> list[TraceEvent]:
     reader = KinetoReader(content, "made", piece=piece)
     found = [one for batch in reader.batches() for one in batch]
     assert reader.damage.count == 0
@@ -84,7 +84,7 @@ def test_the_stream_gives_what_the_whole_gives(
 ) -> None:
     whole = events if bare else {**before, "traceEvents": events, **{k: v for k, v in after.items() if k not in before}}
     text = json.dumps(whole, **layout).encode("utf-8", "replace")
-    expected = msgspec.json.decode(json.dumps(events), type=list[Event])
+    expected = msgspec.json.decode(json.dumps(events), type=list[TraceEvent])
     assert read(gzip.compress(text) if packed else text, piece) == expected
 
 
@@ -225,7 +225,7 @@ def test_compression_is_told_by_the_content_not_by_the_name(
 def test_more_bytes_than_the_limit_are_refused() -> None:
     bomb = gzip.compress(b" " * 100_000)
     with pytest.raises(SourceError, match="more than the"):
-        trace_bytes.Window(trace_bytes.Source(bomb, "bomb", limit=50_000), 1000).fill(100_000)
+        trace_bytes.StreamBuffer(trace_bytes.DecompressedSource(bomb, "bomb", limit=50_000), 1000).fill(100_000)
 
 
 def test_a_file_that_is_gone_is_a_source_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from latdoctor.collectors.torch_trace import event_names
 from latdoctor.collectors.torch_trace.collector import COLLECTOR
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence
-from tests.collectors.torch_trace.made_traces import (
+from tests.collectors.torch_trace.synthetic_traces import (
     artifact,
     call,
     copy,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.nsight import sqlite_rows
 from latdoctor.errors import SourceError
-from tests.collectors.nsight.made_exports import SMALL, Export, parsed
+from tests.collectors.nsight.synthetic_exports import SMALL, Export, parsed
 
 
 def made(tmp_path: Path, script: str) -> Path:
