@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from latdoctor.collectors.base import PrometheusServer
 from latdoctor.collectors.promql.client import PromqlQuery, QueryResult
@@ -94,7 +94,7 @@ class QueryPlan(Struct, frozen=True):
     window: float
     select: tuple[str, ...] = ()
     pace: float = PACE
-    queries: tuple[PlannedQuery, ...] = ()
+    queries: tuple[PlannedQuery, ...] = field(default=(), name="asked")
 
     @property
     def start(self) -> float:
