@@ -16,6 +16,7 @@ from unittest import mock
 
 import typer.main
 
+from latdoctor.cli import config
 from latdoctor.cli.main import app, main
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.confusable_causes import confusable_pairs
@@ -49,8 +50,32 @@ def pages() -> dict[str, str]:
         "timeline.schema.json": json.dumps(json_documents.timeline_schema(), indent=1) + "\n",
         "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": reference_pages.page(),
+        "configuration.md": _configuration_page(),
+        "latdoctor.yaml.schema.json": json.dumps(config.schema(), indent=1) + "\n",
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }
+
+
+def _configuration_page() -> str:
+    parts = [
+        "# Configuration",
+        "latdoctor reads ./latdoctor.yaml, else ~/.config/latdoctor/latdoctor.yaml. `docs/generate.py`\n"
+        "writes this page and [latdoctor.yaml.schema.json](latdoctor.yaml.schema.json)\n"
+        "from the types in `cli/config.py`.",
+    ]
+    definitions = config.schema()["$defs"]
+    for heading, name in (("targets.NAME", "TargetConfig"), ("slo", "SloConfig"), ("notify.NAME", "ReceiverConfig")):
+        rows = [
+            f"| `{key}` | {value.get('description', '')} | {_example(value)} |"
+            for key, value in definitions[name]["properties"].items()
+        ]
+        table = "\n".join(["| key | meaning | example |", "|---|---|---|", *rows])
+        parts += [f"## {heading}", definitions[name]["description"], table]
+    return "\n\n".join(parts) + "\n"
+
+
+def _example(value: dict[str, Any]) -> str:
+    return f"`{json.dumps(value['examples'][0])}`" if value.get("examples") else ""
 
 
 def _commands_page() -> str:
