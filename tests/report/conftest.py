@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from latdoctor.diagnosis import document
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.report import json_documents
 from tests.cli.running import run
 from tests.report.test_document import BUNDLE
 
 
 @pytest.fixture(scope="module")
 def diagnosis() -> Diagnosis:
-    return json_documents.parse_diagnosis(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())
+    return document.parse_diagnosis(run(["diagnose", str(BUNDLE), "-o", "json"]).out.encode())

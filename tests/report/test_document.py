@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from latdoctor.collectors import COLLECTORS
+from latdoctor.diagnosis import document
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.report import json_documents
 from tests.cli.running import run
@@ -55,7 +56,7 @@ def test_the_schema_refuses_what_lacks_a_key(printed: str) -> None:
 
 
 def test_every_key_is_always_there(text: str) -> None:
-    diagnosis = json_documents.parse_diagnosis(text.encode())
+    diagnosis = document.parse_diagnosis(text.encode())
     assert list(_lacking(diagnosis, json.loads(text), "")) == []
 
 
@@ -72,10 +73,10 @@ def _lacking(value: object, written: Any, where: str) -> Iterator[str]:
 
 
 def test_it_is_read_back_as_it_was(text: str) -> None:
-    diagnosis = json_documents.parse_diagnosis(text.encode())
+    diagnosis = document.parse_diagnosis(text.encode())
     assert isinstance(diagnosis, Diagnosis)
     assert json_documents.render_diagnosis(diagnosis) == text.rstrip("\n")
-    assert json_documents.parse_diagnosis(json_documents.diagnosis_line(diagnosis).encode()) == diagnosis
+    assert document.parse_diagnosis(json_documents.diagnosis_line(diagnosis).encode()) == diagnosis
     assert "\n" not in json_documents.diagnosis_line(diagnosis)
 
 

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from latdoctor.conditions.evaluator import FAILS, HOLDS
+from latdoctor.diagnosis import document
 from latdoctor.diagnosis.result import Diagnosis, RuledOut
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
-from latdoctor.report import json_documents, markdown, presenter
+from latdoctor.report import markdown, presenter
 from latdoctor.report.presenter import gap_lines, unexplained
 from latdoctor.units import percent
 from tests.cli.running import run
@@ -34,7 +35,7 @@ def test_no_probability_is_shown_as_certain(probability: float, shown: str) -> N
 def test_a_named_cause_comes_with_the_next_look_and_its_cost(incident: str) -> None:
     """However sure it is: on the screen and as JSON."""
     command = ["diagnose", str(INCIDENTS / incident)]
-    found = json_documents.parse_diagnosis(run([*command, "-o", "json"]).out.encode())
+    found = document.parse_diagnosis(run([*command, "-o", "json"]).out.encode())
     assert found.next_looks, "files hold no more than some of the sources"
     assert [look.bits for look in found.next_looks] == sorted((look.bits for look in found.next_looks), reverse=True)
     assert all(look.ask.startswith("--") and look.cost and look.checks for look in found.next_looks)

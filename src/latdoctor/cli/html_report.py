@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 
 from latdoctor import pipeline
+from latdoctor.diagnosis import document
 from latdoctor.diagnosis.diagnose import Case
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.incident.timeline_model import DiagnosisEvent, Timeline
 from latdoctor.output_file import write_new
-from latdoctor.report import json_documents
 from latdoctor.report.html import build
 from latdoctor.report.html import render as html
 from latdoctor.report.html.document import Page
@@ -56,7 +56,7 @@ def _seen(name: str, look: DiagnosisEvent, folder: Path) -> Seen:
         path = _kept(look.document, folder)
         if path.stat().st_size > MAX_DOCUMENT:
             raise OperationError(f"is larger than {MAX_DOCUMENT >> 20} MiB", where=look.document)
-        diagnosis = json_documents.parse_diagnosis(path.read_bytes())
+        diagnosis = document.parse_diagnosis(path.read_bytes())
     except (OSError, ValueError, LatdoctorError, msgspec.MsgspecError) as error:
         whys.append(f"the diagnosis of {look.at} cannot be read again: {_reason(error)}")
     try:

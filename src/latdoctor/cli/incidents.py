@@ -200,8 +200,8 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[PastIncident, ...]:
 def _diagnosis(path: Path) -> Diagnosis:
     """Raises UsageError."""
     from latdoctor.cli.remediation_session import bounded
+    from latdoctor.diagnosis.document import parse_diagnosis
     from latdoctor.errors import UNDECODABLE, UsageError
-    from latdoctor.report.json_documents import parse_diagnosis
 
     try:
         return parse_diagnosis(bounded(path))

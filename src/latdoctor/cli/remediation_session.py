@@ -22,6 +22,7 @@ from latdoctor.cli.remediate_targets import Ways, again, must_be_named, of_what_
 from latdoctor.cli.request import Ask, ask, settings_of
 from latdoctor.cli.session import rule_set
 from latdoctor.diagnosis.diagnose import slo_terms
+from latdoctor.diagnosis.document import parse_diagnosis
 from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.bundle import Context
 from latdoctor.incident.recorder import unreadable_as_error
@@ -40,7 +41,6 @@ from latdoctor.remediation.run_result import Outcome, Result
 from latdoctor.remediation.target import Pages
 from latdoctor.report import remediation as plan_page
 from latdoctor.report import remediation as shown
-from latdoctor.report.json_documents import parse_diagnosis
 
 _QUESTION = "Change it now? (yes/no)"
 

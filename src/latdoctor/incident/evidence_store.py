@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from latdoctor import __version__
+from latdoctor.diagnosis.document import parse_diagnosis
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError
 from latdoctor.evidence.bundle import Bundle
@@ -100,7 +101,7 @@ def load_diagnosis(place: Path, diagnosed: events.DiagnosisRecord) -> Diagnosis 
         return None
     try:
         with (place / diagnosed.document).open("rb") as file:
-            return msgspec.json.decode(file.read(MAX_BYTES), type=Diagnosis)
+            return parse_diagnosis(file.read(MAX_BYTES))
     except (OSError, *UNDECODABLE):
         return None
 

@@ -20,11 +20,6 @@ def diagnosis_line(diagnosis: Diagnosis) -> str:
     return msgspec.json.encode(diagnosis).decode()
 
 
-def parse_diagnosis(raw: bytes) -> Diagnosis:
-    """A saved diagnosis. Raises msgspec.ValidationError or msgspec.DecodeError."""
-    return msgspec.json.decode(raw, type=Diagnosis)
-
-
 def diagnosis_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the document, made from the types."""
     made = msgspec.json.schema(Diagnosis)
