@@ -71,8 +71,8 @@ def _tell_of_trouble(case: Case) -> None:
 
     found = diagnose(case, rule_set(()), stamp())
     if found.verdict.level in SEVERITIES[1:]:
-        told = answered(found.verdict, found.answer)
-        message = f"this is no healthy time ({told}): beside this baseline, what is as bad will pass for usual"
+        known = answered(found.verdict, found.answer)
+        message = f"this is no healthy time ({known}): beside this baseline, what is as bad will pass for usual"
         notice_console().print(message)
 
 

@@ -85,5 +85,5 @@ def saved(looked: Looked, path: Path, *, redact: bool) -> Looked:
     must_have_read(looked, raw, otherwise="and nothing was kept")
     redactor = Redactor() if redact else None
     kept = redacted(looked, redactor) if redactor else looked
-    told = save(kept.bundle, path, __version__, redactor)
-    return Looked(replace(kept.bundle, redaction=told), kept.asked)
+    known = save(kept.bundle, path, __version__, redactor)
+    return Looked(replace(kept.bundle, redaction=known), kept.asked)

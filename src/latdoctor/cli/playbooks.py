@@ -83,8 +83,8 @@ def lint(playbooks: options.Playbooks = None, rules: options.Rules = None) -> No
     from latdoctor.errors import DefinitionError
     from latdoctor.remediation.playbook_lint import lint as lint_playbooks
 
-    known, told = library(playbooks or []), rule_set(rules or [])
-    problems = lint_playbooks(known, {cause.id: frozenset(cause.expects) for cause in told.causes}, told.finding)
+    known, found = library(playbooks or []), rule_set(rules or [])
+    problems = lint_playbooks(known, {cause.id: frozenset(cause.expects) for cause in found.causes}, found.finding)
     if problems:
         raise DefinitionError(problems, next_step="see docs/contributing.md for what makes a playbook sound")
     typer.echo(f"{len(known.playbooks)} playbooks are sound. Next: latdoctor playbooks list")

@@ -171,6 +171,6 @@ def _last(today: datetime.datetime, now: float) -> float:
 
 def _understood(at: float, now: float) -> str:
     """`It began 2026-11-22 02:47:00 CET (local time), 0:12:10 ago.`"""
-    told, today = (datetime.datetime.fromtimestamp(one).astimezone() for one in (at, now))
-    day = ", yesterday" if told.date() == today.date() - DAY else ""
-    return f"It began {told:%Y-%m-%d %H:%M:%S %Z} (local time){day}, {duration(now - at)} ago."
+    known, today = (datetime.datetime.fromtimestamp(one).astimezone() for one in (at, now))
+    day = ", yesterday" if known.date() == today.date() - DAY else ""
+    return f"It began {known:%Y-%m-%d %H:%M:%S %Z} (local time){day}, {duration(now - at)} ago."

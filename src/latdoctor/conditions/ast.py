@@ -196,5 +196,5 @@ def _part(condition: Condition, said: Said) -> str:
     """`condition` as a part of another one: in brackets where it has parts of its own."""
     if isinstance(condition, AllOf | AnyOf) and len(condition.parts) == 1:
         return _part(condition.parts[0], said)
-    told = in_words(condition, said)
-    return told if isinstance(condition, Comparison | Not) else f"({told})"
+    known = in_words(condition, said)
+    return known if isinstance(condition, Comparison | Not) else f"({known})"

@@ -197,8 +197,8 @@ def _has_moved(shift: CauseShift) -> bool:
 def _checks(first: Diagnosis, second: Diagnosis) -> tuple[CheckShift, ...]:
     before, after = ({check.id: check for check in one.checks} for one in (first, second))
     shifts = [_check(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
-    told = [shift for shift in shifts if shift.before != shift.after]
-    return tuple(sorted(told, key=lambda shift: (not shift.appeared, not shift.went)))
+    known = [shift for shift in shifts if shift.before != shift.after]
+    return tuple(sorted(known, key=lambda shift: (not shift.appeared, not shift.went)))
 
 
 def _check(name: str, before: Check | None, after: Check | None) -> CheckShift:

@@ -89,15 +89,15 @@ def _separators(
     cause: Cause, other: Cause, among: Iterable[Finding], count: Callable[[Finding, Cause, Cause], int]
 ) -> tuple[Separator, ...]:
     """What of `among` speaks for `cause` against `other`, the most telling first."""
-    told = (Separator(finding, count(finding, cause, other)) for finding in among)
-    return tuple(sorted((one for one in told if one.points >= TELLING), key=lambda one: (-one.points, one.finding.id)))
+    known = (Separator(finding, count(finding, cause, other)) for finding in among)
+    return tuple(sorted((one for one in known if one.points >= TELLING), key=lambda one: (-one.points, one.finding.id)))
 
 
 def points(finding: Finding, cause: Cause, other: Cause) -> int:
     """By how much `finding` speaks for `cause` against `other` where it holds, what it rules out included."""
-    told = math.log(_seen(finding, cause) / _seen(finding, other))
-    told += RULED_OUT * ((finding.id in cause.excluded_by) - (finding.id in other.excluded_by))
-    return round(_POINT * told)
+    known = math.log(_seen(finding, cause) / _seen(finding, other))
+    known += RULED_OUT * ((finding.id in cause.excluded_by) - (finding.id in other.excluded_by))
+    return round(_POINT * known)
 
 
 def points_if_clear(finding: Finding, cause: Cause, other: Cause) -> int:

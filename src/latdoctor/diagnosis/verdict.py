@@ -51,8 +51,8 @@ def rank(
 def _weight(severity: str, checks: Sequence[Check]) -> int:
     """How far a named cause of `severity` raises the verdict over what symptoms say by themselves; 0 for not at all."""
     pain = [check.severity for check in checks if check.kind != "specific" and check.status == FIRED]
-    told = max((SEVERITIES.index(level) for level in pain if level), default=-1)
-    return max(0, SEVERITIES.index(severity) - told) if _counts(severity, checks) else 0
+    known = max((SEVERITIES.index(level) for level in pain if level), default=-1)
+    return max(0, SEVERITIES.index(severity) - known) if _counts(severity, checks) else 0
 
 
 def _counts(severity: str, checks: Sequence[Check]) -> bool:

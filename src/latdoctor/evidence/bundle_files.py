@@ -90,12 +90,12 @@ def save(bundle: Bundle, path: Path, tool_version: str, redactor: Redactor | Non
         with tempfile.TemporaryDirectory(prefix=".latdoctor-", dir=path.parent) as scratch:
             made = Path(scratch) / "bundle"
             made.mkdir()
-            told = _write_folder(bundle, made, tool_version, redactor)
+            known = _write_folder(bundle, made, tool_version, redactor)
             if path.name.endswith(".tar.zst"):
                 pack(made, Path(scratch) / "packed")
                 made = Path(scratch) / "packed"
             made.rename(path)
-            return told
+            return known
     except OSError as error:
         raise cannot_write(path, "the bundle", error) from error
 
@@ -121,15 +121,17 @@ def _write_folder(bundle: Bundle, folder: Path, tool_version: str, redactor: Red
         entries.append(
             _Entry(artifact.name, artifact.collector, artifact.group, artifact.source, artifact.taken_at, size, digest)
         )
-    told = bundle.redaction
-    if told and redactor:
-        told = Redaction(dict(redactor.counts), (*told.unread, *whole))
-    manifest = _Manifest(SCHEMA_VERSION, tool_version, bundle.context, bundle.window, tuple(entries), bundle.gaps, told)
+    known = bundle.redaction
+    if known and redactor:
+        known = Redaction(dict(redactor.counts), (*known.unread, *whole))
+    manifest = _Manifest(
+        SCHEMA_VERSION, tool_version, bundle.context, bundle.window, tuple(entries), bundle.gaps, known
+    )
     encoded = msgspec.json.format(msgspec.json.encode(manifest, order="sorted"), indent=1)
     (folder / "manifest.json").write_bytes(encoded)
     if bundle.baseline is not None:
         (folder / "baseline.json").write_bytes(baselines.encoded(bundle.baseline))
-    return told
+    return known
 
 
 def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | None) -> bool:

@@ -193,11 +193,11 @@ class Evidence(Struct, frozen=True, dict=True):
     @property
     def time(self) -> Window:
         """From when to when the pieces say that they speak, as far as they do."""
-        told = [x.window for x in self.readings] + [x.window for x in self.distributions]
-        told += [Window(x.times[0], x.times[-1]) for x in self.series if x.times]
+        known = [x.window for x in self.readings] + [x.window for x in self.distributions]
+        known += [Window(x.times[0], x.times[-1]) for x in self.series if x.times]
         # A change is often older than what it explains.
-        told += [Window(x.time, x.time) for x in self.events if not x.signal.startswith("change.")]
-        moments = [moment for window in told for moment in (window.start, window.end) if moment is not None]
+        known += [Window(x.time, x.time) for x in self.events if not x.signal.startswith("change.")]
+        moments = [moment for window in known for moment in (window.start, window.end) if moment is not None]
         return Window(min(moments), max(moments)) if moments else Window()
 
     def lineage(self, subject: str) -> tuple[str, ...]:

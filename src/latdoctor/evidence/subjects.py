@@ -65,5 +65,5 @@ def pci_of(text: str) -> str:
 def uuid_of(text: str) -> str:
     """The UUID in small letters without what stands before it; empty where `text` is none, or a pseudonym."""
     found = _UUID.fullmatch(text)
-    told = found[1].lower() if found else ""
-    return "" if told == _NOBODY else told
+    known = found[1].lower() if found else ""
+    return "" if known == _NOBODY else known

@@ -143,10 +143,10 @@ def _said(body: bytes, token: Secret) -> str:
     """What a refusal says, for people: the `detail` of our own servers, else the beginning of the text."""
     text = body.decode(errors="replace")
     try:
-        told = msgspec.json.decode(body, type=dict[str, Any]).get("detail")
+        known = msgspec.json.decode(body, type=dict[str, Any]).get("detail")
     except UNDECODABLE:
-        told = None
-    return redact_secrets(told if isinstance(told, str) else text, [token])
+        known = None
+    return redact_secrets(known if isinstance(known, str) else text, [token])
 
 
 def permitted(url: str, allow: Sequence[str]) -> str:

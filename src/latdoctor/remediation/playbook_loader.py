@@ -315,9 +315,9 @@ def _cleared(fields: Fields) -> Iterator[str]:
     """The findings of `mechanism`, each written as `finding clear`."""
     node = fields.node("mechanism")
     for text in fields.texts("mechanism"):
-        told = _CLEARED.fullmatch(text)
-        if told:
-            yield told[1]
+        known = _CLEARED.fullmatch(text)
+        if known:
+            yield known[1]
         else:
             fields.problem(node.where if node else fields.where, f"mechanism: {text!r} does not read `FINDING clear`")
 
@@ -327,16 +327,16 @@ def _effect(fields: Fields) -> tuple[str, str]:
     inner = _inner(fields, "effect", required=True)
     if inner is None:
         return "", ""
-    told = [inner.text("description")]
+    known = [inner.text("description")]
     for signal, node in fields.items("effect"):
         if signal in catalogue():
             inner.node(signal)  # taken
             if not _FIGURES.fullmatch(node.text or ""):
                 fields.problem(node.where, f"effect: {signal} reads LOW..HIGH x before")
-            told.append(f"{signal} {node.text}")
+            known.append(f"{signal} {node.text}")
     measured_by = inner.text("measured_by", required=True)
     inner.finish()
-    effect = ", ".join(part for part in told if part)
+    effect = ", ".join(part for part in known if part)
     if not effect:
         inner.problem(inner.where, "effect: it says nothing")
     return effect, measured_by

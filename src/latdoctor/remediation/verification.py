@@ -337,9 +337,9 @@ def _why_nothing(seen: Observation) -> str:
 
 def _unproven(streak: Streak) -> str:
     status, why = (streak.last.status, streak.last.why) if streak.last else (INCONCLUSIVE, "nothing was seen")
-    told = {
+    known = {
         FAILURE: "it has not helped",
         INCONCLUSIVE: "it cannot be told whether it has helped",
         SUCCESS: "it has not been well for long enough",
     }
-    return f"{told.get(status, 'it could not be verified')}: {why or 'the time was over'}"
+    return f"{known.get(status, 'it could not be verified')}: {why or 'the time was over'}"

@@ -64,8 +64,8 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     if diagnosis.gaps:
         yield _gaps(diagnosis, verbose=verbose)
     if diagnosis.against:
-        told = comparison.of_against(diagnosis.against, every=verbose)
-        yield _listing(f"{diagnosis.against.name}, against {diagnosis.against.than}", told)
+        known = comparison.of_against(diagnosis.against, every=verbose)
+        yield _listing(f"{diagnosis.against.name}, against {diagnosis.against.than}", known)
     yield _listing("Next", presenter.next_steps(diagnosis))
 
 

@@ -75,8 +75,8 @@ def of_finding(finding: Finding, rules: RuleSet) -> Iterator[Section]:
     yield Section("Judged by", lines=tuple(judged_by(finding)))
     yield Section("", f"Without any of its causes it holds in {finding.leak * 100:g} % of looks.")
     expecting = expecting_it(finding, rules)
-    told = tuple(f"{percent(cause.expects[finding.id])} {cause.id}: {cause.title}" for cause in expecting)
-    yield Section("Causes that expect it", lines=told)
+    known = tuple(f"{percent(cause.expects[finding.id])} {cause.id}: {cause.title}" for cause in expecting)
+    yield Section("Causes that expect it", lines=known)
 
 
 def expecting_it(finding: Finding, rules: RuleSet) -> tuple[Cause, ...]:
@@ -115,10 +115,10 @@ def _confused(near: Neighbour) -> str:
 
 def _some(holding: tuple[Separator, ...], clear: tuple[Separator, ...]) -> str:
     """The most telling of what holds; where that is little, of what is not seen."""
-    told = [f"{one.finding.id} ({one.points:+d})" for one in holding[:_TOLD]]
+    known = [f"{one.finding.id} ({one.points:+d})" for one in holding[:_TOLD]]
     if not any(one.points >= _MUCH for one in holding):
-        told += [f"no {one.finding.id} ({one.points:+d})" for one in clear[:_TOLD]]
-    return ", ".join(told) or "nothing that is expected"
+        known += [f"no {one.finding.id} ({one.points:+d})" for one in clear[:_TOLD]]
+    return ", ".join(known) or "nothing that is expected"
 
 
 def _site_limit(limit: SiteLimit) -> str:

@@ -52,8 +52,8 @@ def screen(diagnosis: Diagnosis, lately: Sequence[Told], heading: str) -> Render
     """The newest report under what changed lately; a terminal that is too low for it loses its end."""
     parts = [Text(heading, style="dim", no_wrap=True, overflow="ellipsis")]
     parts += [
-        Text(f"{moment(told.at)[11:19]}  {told.message}", no_wrap=True, overflow="ellipsis")
-        for told in lately[-LATELY:]
+        Text(f"{moment(known.at)[11:19]}  {known.message}", no_wrap=True, overflow="ellipsis")
+        for known in lately[-LATELY:]
     ]
     lines = answer(diagnosis, HEIGHT - len(parts) - 1)
     return Group(*parts, Text(), *(Text(line.text, style=line.style, no_wrap=True) for line in lines))

@@ -157,9 +157,9 @@ def site_line(diagnosis: Diagnosis) -> str:
     """What was judged by limits of the site, or not judged as it wishes; empty where all is as shipped."""
     limited = sum(check.site and bool(check.atoms) for check in diagnosis.checks)
     disabled = sum(reason.code == ReasonCode.DISABLED for check in diagnosis.checks for reason in check.reasons)
-    told = [f"{limited} judged by site thresholds"] if limited else []
-    told += [f"{disabled} disabled by the site"] if disabled else []
-    findings = [f"of the findings, {' and '.join(told)} (-v)"] if told else []
+    known = [f"{limited} judged by site thresholds"] if limited else []
+    known += [f"{disabled} disabled by the site"] if disabled else []
+    findings = [f"of the findings, {' and '.join(known)} (-v)"] if known else []
     causes = diagnosis.disabled_causes
     left_out = [f"not ranked, disabled by the site: {', '.join(causes)}"] if causes else []
     return "; ".join((*findings, *left_out))
@@ -271,9 +271,9 @@ def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
 def tier_lines(diagnosis: Diagnosis) -> tuple[TierLine, ...]:
     """The walk over the three tiers."""
     checks = {check.id: check for check in diagnosis.checks}
-    told = {name for cause in diagnosis.causes for name in cause.evidence_for}
-    told |= {check.id for check in diagnosis.checks if check.kind != "specific"}  # they have a section of their own
-    return tuple(_tier_line(tier, checks, told) for tier in diagnosis.tiers)
+    known = {name for cause in diagnosis.causes for name in cause.evidence_for}
+    known |= {check.id for check in diagnosis.checks if check.kind != "specific"}  # they have a section of their own
+    return tuple(_tier_line(tier, checks, known) for tier in diagnosis.tiers)
 
 
 def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierLine:
@@ -366,14 +366,14 @@ _OF_LATE, _BEFORE, _ABOUT, _AFTER = "Changed recently", "Changed before", "Chang
 
 def scope(diagnosis: Diagnosis) -> str:
     """What was looked at, and the time that it tells of; where it does not tell, when it was looked at."""
-    looked, told = diagnosis.window, diagnosis.evidence_window
+    looked, known = diagnosis.window, diagnosis.evidence_window
     parts = [f"target {shortened(diagnosis.target, _TARGET_WIDTH)}"]
     watched = (looked.seconds or 0.0) >= 1
     if watched and looked.end is not None:
         parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {_moment(looked.end)}")
     begun = looked.start if watched else None
-    if told.start is not None and told.end is not None and (begun is None or told.start < begun - _SLACK):
-        parts.append(f"evidence from {_span(told.start, told.end)}{_ahead(told.end, looked.end)}")
+    if known.start is not None and known.end is not None and (begun is None or known.start < begun - _SLACK):
+        parts.append(f"evidence from {_span(known.start, known.end)}{_ahead(known.end, looked.end)}")
     elif not watched and looked.end is not None:
         parts.append(f"looked at {_moment(looked.end)}")
     return " · ".join(parts)
@@ -428,11 +428,11 @@ def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
     shown = [(_when(one, diagnosis.since), one) for one in diagnosis.changes[:_MAX_CHANGES]]
     left = len(diagnosis.changes) - len(shown)
     for when in (_OF_LATE, _BEFORE, _ABOUT, _AFTER):
-        told = "; ".join(
+        known = "; ".join(
             f"{_clock(one.time, day)} {one.message} ({shortened(one.subject)})" for of, one in shown if of == when
         )
-        if told:
-            yield f"{when}: {told}" + (f" and {left} more" if left else "")
+        if known:
+            yield f"{when}: {known}" + (f" and {left} more" if left else "")
             left = 0
 
 
@@ -451,8 +451,8 @@ def _no_change(diagnosis: Diagnosis) -> str:
         return "no change seen in what was read"
     more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
     failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
-    told = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
-    return f"{told} ({unread[0]}{more})"
+    known = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
+    return f"{known} ({unread[0]}{more})"
 
 
 def _clock(time: float, day: str) -> str:

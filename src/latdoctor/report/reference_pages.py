@@ -217,16 +217,16 @@ def _against(cause: Cause, rules: RuleSet) -> Iterator[str]:
 
 def _looks(cause: Cause, expected: Sequence[Finding], ways: Sequence[Source]) -> Iterator[str]:
     """Which looks can judge which findings, each by itself."""
-    told = {way.collector.name: [one.id for one in expected if can_judge(one.when, way.signals)] for way in ways}
+    known = {way.collector.name: [one.id for one in expected if can_judge(one.when, way.signals)] for way in ways}
     rows = [
         f"| {way.collector.title} | `{way.collector.option}` | {way.collector.cost} | "
-        f"{', '.join(f'`{name}`' for name in told[way.collector.name])} |"
+        f"{', '.join(f'`{name}`' for name in known[way.collector.name])} |"
         for way in ways
-        if told[way.collector.name]
+        if known[way.collector.name]
     ]
     yield f"Next look: `{cause.next_look}`"
     yield "\n".join(["| source | flag | cost | can judge by itself |", "|---|---|---|---|", *rows])
-    alone = {name for names in told.values() for name in names}
+    alone = {name for names in known.values() for name in names}
     together = [f"`{one.id}`" for one in expected if one.id not in alone]
     if together:
         yield f"Two sources together: {', '.join(together)}."

@@ -108,26 +108,26 @@ def _gaps(capture: Capture, subject: str, artifact: str) -> Iterator[Gap]:
         return Gap(NAME, f"{subject}: {reason}", signals, subject, next_step, Origin(artifact))
 
     if capture.graphs:
-        told = f"{capture.graphs} launches of CUDA graphs were recorded whole: the kernels in them are not seen"
-        yield gap(told, _IN_GRAPHS, _BY_NODE)
+        found = f"{capture.graphs} launches of CUDA graphs were recorded whole: the kernels in them are not seen"
+        yield gap(found, _IN_GRAPHS, _BY_NODE)
     if "copies" in capture.absent:
-        told = "cannot tell: the export has no table of copies; there were none, or they were not recorded"
-        yield gap(told, _COPIES, RECORD)
+        found = "cannot tell: the export has no table of copies; there were none, or they were not recorded"
+        yield gap(found, _COPIES, RECORD)
     if capture.overheads is None:
         yield gap("cannot tell: the export has no table of overheads", OVERHEADS, RECORD)
     if capture.failures is None:
         yield gap("cannot tell: the export holds no return codes of calls", ("cuda.error_calls",), RECORD)
     if not capture.calls_have_names:
-        told = "cannot tell: it names calls by numbers, some of which are not known here, so that none were read"
-        yield gap(told, (), _PRINT)
+        found = "cannot tell: it names calls by numbers, some of which are not known here, so that none were read"
+        yield gap(found, (), _PRINT)
     if not capture.gpus:
         yield gap("the export does not name its GPU", (GPU,), "")
 
 
 def _no_steps(capture: Capture, subject: str, artifact: str) -> Gap:
-    told = "no NVTX ranges were recorded" if "ranges" in capture.absent else "no NVTX range repeats as steps do"
+    known = "no NVTX ranges were recorded" if "ranges" in capture.absent else "no NVTX range repeats as steps do"
     lost = tuple(signal for signal in _STEPS if signal not in _IN_GRAPHS or not capture.graphs)
-    return Gap(NAME, f"{subject}: cannot tell steps: {told}", lost, subject, _MARK, Origin(artifact))
+    return Gap(NAME, f"{subject}: cannot tell steps: {known}", lost, subject, _MARK, Origin(artifact))
 
 
 def _more(capture: Capture, subject: str, artifact: str, window: Window) -> Iterator[Reading]:

@@ -110,11 +110,11 @@ def _kernel(row: Row, link: CorrelationIds) -> TraceEvent | None:
 
 def _copy(row: Row) -> TraceEvent | None:
     size = row[6]
-    told = float(size) if isinstance(size, int | float) and size >= 0 else None
-    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, EventArgs(device=_device(row), bytes=told))
+    known = float(size) if isinstance(size, int | float) and size >= 0 else None
+    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, EventArgs(device=_device(row), bytes=known))
 
 
 def _call(row: Row, link: CorrelationIds) -> TraceEvent | None:
     number, result = row[2], row[4]
-    told = EventArgs(result=result if isinstance(result, int) else None, correlation=link(row[3], None))
-    return event("cuda_runtime", CALL_NAMES.get(number, "") if isinstance(number, int) else "", row, told)
+    known = EventArgs(result=result if isinstance(result, int) else None, correlation=link(row[3], None))
+    return event("cuda_runtime", CALL_NAMES.get(number, "") if isinstance(number, int) else "", row, known)

@@ -29,7 +29,7 @@ Range = tuple[int, int]  # start and end in ns
 
 def steps(export: SqliteExport) -> Mapping[str, tuple[float, float]]:
     """The steps by a name for each, from when to when (µs); empty where no range repeats, or there are too many."""
-    told: defaultdict[tuple[object, object], list[Range]] = defaultdict(list)
+    known: defaultdict[tuple[object, object], list[Range]] = defaultdict(list)
     columns = ("start", "end", "eventType", "globalTid", "domainId", "textId", "text")
     if not export.has(NVTX, "start", "end"):
         return {}
@@ -40,8 +40,8 @@ def steps(export: SqliteExport) -> Mapping[str, tuple[float, float]]:
         if not isinstance(start, int) or not isinstance(end, int) or not -_FURTHEST < start <= end < _FURTHEST:
             continue
         if (kind is None or kind in _RANGES) and domain in (0, None):
-            told[thread, text if isinstance(text, str) else name_id].append((start, end))
-    named = _by_name(told, _texts(export, {name for _, name in told if isinstance(name, int)}))
+            known[thread, text if isinstance(text, str) else name_id].append((start, end))
+    named = _by_name(known, _texts(export, {name for _, name in known if isinstance(name, int)}))
     found = max(((_spent(ranges), name) for name, ranges in named.items() if _repeats(ranges)), default=None)
     if found is None:
         return {}

@@ -137,8 +137,8 @@ class _TableHeader:
         return len(cells) > 1 and all(known) and any(cells)
 
     def with_units(self, cells: Sequence[str]) -> _TableHeader:
-        told = (*cells, *([""] * len(self.columns)))[: len(self.columns)]
-        return _TableHeader(self.kind, self.columns, tuple(unit.lower() for unit in told))
+        known = (*cells, *([""] * len(self.columns)))[: len(self.columns)]
+        return _TableHeader(self.kind, self.columns, tuple(unit.lower() for unit in known))
 
     def entry(self, cells: Sequence[str]) -> TableRow | None:
         """None for a line that is no row of this table."""
@@ -290,8 +290,8 @@ class _Sums:
 
     def evidence(self) -> Evidence:
         readings = (*self._of_calls(), *self._of_kernels(), *self._of_copies())
-        told = {reading.signal for reading in readings}
-        unseen = tuple(signal for signal in nsight_evidence.SIGNALS if signal not in told)
+        known = {reading.signal for reading in readings}
+        unseen = tuple(signal for signal in nsight_evidence.SIGNALS if signal not in known)
         reason = f"{self._subject}: cannot tell: the tables hold sums, not the times of single events"
         gap = Gap(NAME, reason, unseen, self._subject, nsight_evidence.RECORD, Origin(self._artifact))
         return Evidence((Subject(self._subject),), readings, gaps=(gap,))
@@ -330,11 +330,11 @@ class _Sums:
 
     def _of_copies(self) -> Iterator[Reading]:
         sized = [(_way(entry.name).removeprefix("Memcpy "), entry.numbers.get("size")) for entry in self._sizes]
-        told = [(way, size) for way, size in sized if size is not None and way in ("HtoD", "DtoH")]
-        if not told:
+        known = [(way, size) for way, size in sized if size is not None and way in ("HtoD", "DtoH")]
+        if not known:
             return
-        total = sum(size for _, size in told)
-        yield self._reading("copy.bytes", total, ", ".join(sorted({way for way, _ in told})))
+        total = sum(size for _, size in known)
+        yield self._reading("copy.bytes", total, ", ".join(sorted({way for way, _ in known})))
         time = sum(e.numbers.get("total", 0.0) for e in self._copies if _way(e.name) != "Memcpy other")
         if time > 0:
             yield self._reading("copy.bandwidth", total / time, f"{format_value(time, 'time')} of copies")

@@ -126,8 +126,8 @@ def _tables(connection: sqlite3.Connection) -> Mapping[str, frozenset[str]]:
     columns: dict[str, frozenset[str]] = {}
     for table in plain:
         # A generated column is an expression of the schema's author: it is left out (its kind, hidden, is not 0).
-        told = connection.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
-        columns[table] = frozenset(str(name) for name, hidden in told if hidden == 0)
+        known = connection.execute("SELECT name, hidden FROM pragma_table_xinfo(?)", (table,))
+        columns[table] = frozenset(str(name) for name, hidden in known if hidden == 0)
     return columns
 
 
@@ -266,8 +266,8 @@ def _fill(row: Row) -> TraceEvent | None:
 def _copy(row: Row) -> TraceEvent | None:
     """Named as Kineto names copies, so that one reader understands both."""
     size = row[6]
-    told = float(size) if isinstance(size, int | float) and size >= 0 else None
-    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, EventArgs(device=_device(row), bytes=told))
+    known = float(size) if isinstance(size, int | float) and size >= 0 else None
+    return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, EventArgs(device=_device(row), bytes=known))
 
 
 def copy_name(told: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -> str:
@@ -281,8 +281,8 @@ def copy_name(told: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -
 def _call(row: Row, names: Mapping[int, str], link: CorrelationIds) -> TraceEvent | None:
     number, result = row[2], row[3]
     name = names.get(number, "") if isinstance(number, int) else ""
-    told = EventArgs(result=result if isinstance(result, int) else None, correlation=link(row[4], row[5]))
-    return event("cuda_runtime", name, row, told)
+    known = EventArgs(result=result if isinstance(result, int) else None, correlation=link(row[4], row[5]))
+    return event("cuda_runtime", name, row, known)
 
 
 def failures(export: SqliteExport, limit: int) -> tuple[FailedCall, ...] | None:
@@ -291,16 +291,16 @@ def failures(export: SqliteExport, limit: int) -> tuple[FailedCall, ...] | None:
         return None
     names = call_names(export)
     found: list[FailedCall] = []
-    told = 0
+    known = 0
     for start, thread, number, result in export.rows(CALL, ("start", "globalTid", "nameId", "returnValue")):
         if not isinstance(result, int):
             continue
-        told += 1
+        known += 1
         if result != 0 and isinstance(start, int):
             process = thread >> 24 & 0xFFFFFF if isinstance(thread, int) else 0
             name = names.get(number, "a call") if isinstance(number, int) else "a call"
             found.append(FailedCall(start, process, name, result))
-    return tuple(sorted(found, key=lambda one: one.start)[:limit]) if told else None
+    return tuple(sorted(found, key=lambda one: one.start)[:limit]) if known else None
 
 
 def overheads(export: SqliteExport) -> Mapping[int, float] | None:
@@ -352,10 +352,10 @@ def gpu_names(export: SqliteExport) -> tuple[str, ...]:
 def _names_in(text: str) -> Iterator[str]:
     """The names in `{"Gpus":[{"Name":"NVIDIA …"}]}`; a sandbox leaves only `{}`."""
     try:
-        told = json.loads(text)
+        known = json.loads(text)
     except (ValueError, RecursionError):
         return
-    listed = told.get("Gpus") if isinstance(told, dict) else None
+    listed = known.get("Gpus") if isinstance(known, dict) else None
     for gpu in listed if isinstance(listed, list) else []:
         if isinstance(gpu, dict) and isinstance(gpu.get("Name"), str):
             yield clean(gpu["Name"], 100)

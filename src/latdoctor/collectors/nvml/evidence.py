@@ -99,22 +99,22 @@ def _gpu(record: NvmlRecord, device: GpuDevice, samples: Sequence[GpuSample], ar
     subject, origin = f"gpu/{device.index}", Origin(artifact, f"GPU {device.index}")
     alive = [sample for sample in samples if not _lost(sample)]
     lost = len(alive) < len(samples)
-    told: dict[str, SignalValue] = {
+    known: dict[str, SignalValue] = {
         "gpu.name": (_cleaned(device.name), ""),
         "gpu.uuid": (_cleaned(device.uuid), ""),
         "gpu.pci": (_cleaned(device.pci), ""),
         # What the driver still remembers of a GPU that is lost is no longer true of it.
         **(told_of(record, device, alive) if alive else {}),
     }
-    told = {signal: (_finite(value), note) for signal, (value, note) in told.items()}
+    known = {signal: (_finite(value), note) for signal, (value, note) in known.items()}
     window = _window(alive)
     readings = [
         Reading(signal, subject, value, origin, window, note=note)
-        for signal, (value, note) in told.items()
+        for signal, (value, note) in known.items()
         if not isinstance(value, Unavailable)
     ]
     refused: dict[str, list[str]] = {}
-    for signal, (value, _) in told.items():
+    for signal, (value, _) in known.items():
         if isinstance(value, Unavailable) and (value.error not in LOST or not lost):
             refused.setdefault(value.error, []).append(signal)
     mig = device.mig == 1

@@ -184,11 +184,11 @@ def _rate(samples: Sequence[GpuSample], read: Callable[[GpuSample], Number]) -> 
 def _link_error_rate(samples: Sequence[GpuSample]) -> SignalValue:
     """All error counters of all links that are up, per second. Links are asked in the first and the last sample."""
     asked = [(sample.time, sample.links) for sample in samples if sample.links is not None]
-    told = [(time, links) for time, links in asked if not isinstance(links, Unavailable)]
-    if not told:
+    known = [(time, links) for time, links in asked if not isinstance(links, Unavailable)]
+    if not known:
         refusals = [links for _, links in asked if isinstance(links, Unavailable)]
         return (refusals[0] if refusals else Unavailable(ONE_SAMPLE)), ""
-    (start, first), (end, last) = told[0], told[-1]
+    (start, first), (end, last) = known[0], known[-1]
     if end <= start:
         return Unavailable(ONE_SAMPLE), ""
     if [link.link for link in first] != [link.link for link in last]:
@@ -250,13 +250,13 @@ def _processes(record: NvmlRecord, samples: Sequence[GpuSample]) -> Mapping[str,
     listed = {process.pid for process in lists[-1]}
     if not listed and _in_use(samples):
         return dict.fromkeys(_process_signals(record), (Unavailable(HIDDEN), ""))
-    told: dict[str, SignalValue] = {"gpu.processes": (float(len(listed)), "")}
+    known: dict[str, SignalValue] = {"gpu.processes": (float(len(listed)), "")}
     own = listed & set(record.own)
     if record.pid is not None and (own or not listed):
-        told["gpu.foreign_processes"] = float(len(listed - own)), ""
+        known["gpu.foreign_processes"] = float(len(listed - own)), ""
     elif record.pid is not None and not record.own:
-        told["gpu.foreign_processes"] = Unavailable(NOT_AMONG), ""
-    return told
+        known["gpu.foreign_processes"] = Unavailable(NOT_AMONG), ""
+    return known
 
 
 def _process_signals(record: NvmlRecord) -> tuple[str, ...]:

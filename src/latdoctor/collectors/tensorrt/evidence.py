@@ -61,8 +61,8 @@ def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     else:
         yield writer.gap("cannot tell: no profile of the layers' times was given", (_TIME,), _EXPORT)
     if files.layers is None or files.layers[0].names_only:
-        told = "the layer information holds names only" if files.layers else "no layer information was given"
-        yield writer.gap(f"cannot tell: {told}", (*_LAYERS, *_SHARES), _DETAILED)
+        known = "the layer information holds names only" if files.layers else "no layer information was given"
+        yield writer.gap(f"cannot tell: {known}", (*_LAYERS, *_SHARES), _DETAILED)
         return
     found, artifact = files.layers
     count = len(found.listed)

@@ -84,10 +84,12 @@ Document = LayerInfo | LayerProfile | RunTimes | EngineMetadata
 def read(content: bytes, where: str) -> Document:
     """What a JSON file tells. Raises SourceError for what is no JSON, or of no kind that is known here."""
     try:
-        told = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
+        whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
     except UNDECODABLE as error:
         raise SourceError(f"is no readable JSON: {error}", where=where, next_step=_HOW) from error
-    found = _of_mapping(told, where) if isinstance(told, dict) else _of_list(told) if isinstance(told, list) else None
+    found = (
+        _of_mapping(whole, where) if isinstance(whole, dict) else _of_list(whole) if isinstance(whole, list) else None
+    )
     if found is None:
         raise SourceError("tells nothing of a TensorRT engine", where=where, next_step=_HOW)
     return found

@@ -41,13 +41,13 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What the files of one process show. Raises SourceError where none of them can be read."""
     subject = f"allocator/{artifacts[0].group}"
     parts: list[Evidence] = []
-    told: list[tuple[AllocatorStats, str]] = []
+    known: list[tuple[AllocatorStats, str]] = []
     refused: list[SourceError] = []
     for artifact in artifacts:
         try:
             content = artifact.read(safe_unpickle.MAX_BYTES)
             if looks_like(content):
-                told.append((_stats(content, artifact), artifact.name))
+                known.append((_stats(content, artifact), artifact.name))
             else:
                 found = snapshot(safe_unpickle.load(content, artifact.source), artifact.source)
                 parts.append(memory_evidence.of_snapshot(found, subject, artifact.name))
@@ -57,9 +57,9 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
             parts.append(Evidence(gaps=(Gap(NAME, reason, (), subject, error.next_step, Origin(artifact.name)),)))
     if len(refused) == len(artifacts):
         raise refused[0]
-    if told:
-        parts.append(memory_evidence.of_stats(told, subject))
-    return _without_told(Evidence.merge(parts), has_snapshot=len(told) < len(artifacts) - len(refused))
+    if known:
+        parts.append(memory_evidence.of_stats(known, subject))
+    return _without_told(Evidence.merge(parts), has_snapshot=len(known) < len(artifacts) - len(refused))
 
 
 def _stats(content: bytes, artifact: Artifact) -> AllocatorStats:
@@ -73,10 +73,10 @@ def _stats(content: bytes, artifact: Artifact) -> AllocatorStats:
 
 def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
     """Adds what this kind of file never tells as gaps, and takes away those that another file filled."""
-    told = {reading.signal for reading in found.readings}
+    known = {reading.signal for reading in found.readings}
     subjects = [subject.id for subject in found.subjects]
-    missing = tuple(signal for signal in memory_evidence.SIGNALS if signal not in told)
-    gaps = [gap for gap in found.gaps if not gap.signals or not told.issuperset(gap.signals)]
+    missing = tuple(signal for signal in memory_evidence.SIGNALS if signal not in known)
+    gaps = [gap for gap in found.gaps if not gap.signals or not known.issuperset(gap.signals)]
     hidden = {signal for gap in gaps for signal in gap.signals}
     left = tuple(signal for signal in missing if signal not in hidden)
     if left and subjects:

@@ -87,8 +87,8 @@ def _history(history: AllocationHistory | None, source: EvidenceWriter) -> Itera
     yield source.reading("alloc.history_span", history.seconds, place)
     yield source.reading("alloc.history_ooms", float(len(history.oom_sizes)), place)
     if history.seconds_late < _SHORTEST:
-        told = f"cannot tell a rate: the history spans {format_value(history.seconds, 'time')}"
-        yield source.gap(told, ("alloc.history_segments", "alloc.history_segment_rate"), _RECORD)
+        known = f"cannot tell a rate: the history spans {format_value(history.seconds, 'time')}"
+        yield source.gap(known, ("alloc.history_segments", "alloc.history_segment_rate"), _RECORD)
         return
     late = f"in the later half ({format_value(history.seconds_late, 'time')}); {history.taken} in all; {place}"
     yield source.reading("alloc.history_segments", float(history.taken_late), late)
@@ -110,10 +110,10 @@ def of_stats(found: Sequence[tuple[AllocatorStats, str]], subject: str) -> Evide
     last, artifact = ordered[-1]
     source = EvidenceWriter(subject, artifact)
     readings = [*_held(last, source), *_grown(ordered[0][0], last, source)]
-    told = {reading.signal for reading in readings}
-    lost = tuple(name for name in (*_HELD, *_LIFE) if name not in told)
+    known = {reading.signal for reading in readings}
+    lost = tuple(name for name in (*_HELD, *_LIFE) if name not in known)
     gaps = [source.gap("the statistics lack what this is computed from", lost, STATS_TOO)] if lost else []
-    if not told.intersection(_GROWN):
+    if not known.intersection(_GROWN):
         gaps.append(source.gap("one state of the statistics tells no growth", _GROWN, STATS_TOO))
     return Evidence((Subject(subject),), tuple(readings), gaps=tuple(gaps))
 

@@ -43,11 +43,11 @@ def looks_like(content: bytes) -> bool:
 def stats(content: bytes, where: str) -> AllocatorStats:
     """Raises SourceError for what is no JSON, or holds no statistics of the allocator."""
     try:
-        told = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
+        known = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
     except UNDECODABLE as error:
         raise SourceError(f"is no readable JSON: {error}", where=where, next_step=_HOW) from error
     values: dict[str, float] = {}
-    _flatten(told, "", values, _DEPTH)
+    _flatten(known, "", values, _DEPTH)
     if not any(key in values for key in _KEYS):
         raise SourceError("holds no statistics of PyTorch's allocator", where=where, next_step=_HOW)
     return AllocatorStats(values)

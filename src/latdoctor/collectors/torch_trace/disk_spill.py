@@ -110,8 +110,8 @@ class Spool:
         while taken < len(start):
             count = min(BLOCK - self._filled, len(start) - taken)
             rows = self._open[self._filled : self._filled + count]
-            for column, told in given.items():
-                rows[column] = told[taken : taken + count] if isinstance(told, np.ndarray) else told
+            for column, known in given.items():
+                rows[column] = known[taken : taken + count] if isinstance(known, np.ndarray) else known
             self._filled, taken = self._filled + count, taken + count
             if self._filled == BLOCK:
                 self._write()

@@ -252,8 +252,8 @@ class TraceStore:
         return found
 
     def _take_host(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:
-        told = map(self._marks.__getitem__, [event.name for event in events])
-        marked = [(index, mark) for index, mark in enumerate(told) if mark]
+        known = map(self._marks.__getitem__, [event.name for event in events])
+        marked = [(index, mark) for index, mark in enumerate(known) if mark]
         for index, mark in marked:
             self._note(mark, events[index].name or "", float(ts[index]), float(dur[index]))
         modules = [index for index, mark in marked if mark == HostMark.LAYER]
@@ -309,11 +309,11 @@ class TraceStore:
         labels = self.kernel_names.of([event.name for event in events])
         self.work.add(ts, dur, labels, 4 * devices + KERNEL, _numbers([arg.correlation for arg in args]))
         ids = _ids(args)
-        told = ids != NO_KEY
-        if told.all():
+        known = ids != NO_KEY
+        if known.all():
             self.links.add(ids, dur, 0, devices)
         else:
-            self.links.add(ids[told], dur[told], 0, devices[told])
+            self.links.add(ids[known], dur[known], 0, devices[known])
         self._note_devices(devices, ts, ts + dur, kernels=True)
 
     def _take_fills(self, events: list[TraceEvent], ts: Floats, dur: Floats) -> None:

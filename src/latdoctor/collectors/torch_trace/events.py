@@ -108,8 +108,8 @@ def end_of_list(window: bytes, complete: bool) -> int | ParseFault | None:
         return ParseFault("nested too deeply", 0)
     except msgspec.DecodeError as error:
         message = str(error)
-        told = _BYTE.search(message)
-        byte = int(told[1]) - 1 if told else 0
+        known = _BYTE.search(message)
+        byte = int(known[1]) - 1 if known else 0
         if "trailing characters" in message:
             return window.rindex(b"]", 0, byte)
         # A number, an escape or a word that the window's end cuts is no fault of the file.

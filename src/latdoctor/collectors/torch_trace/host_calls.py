@@ -188,9 +188,9 @@ class LaunchDelaySweep:
         """`work` is that of the device judged. Of a graph the first kernel counts, which the others follow."""
         reach = np.maximum.accumulate(np.concatenate(([self._reach], work.ends)))
         self._reach = float(reach[-1])
-        told = launches.key != NO_KEY
-        keys = np.concatenate((self._keys, launches.key[told]))
-        starts = np.concatenate((self._starts, launches.starts[told]))
+        known = launches.key != NO_KEY
+        keys = np.concatenate((self._keys, launches.key[known]))
+        starts = np.concatenate((self._starts, launches.starts[known]))
         order = np.argsort(keys, kind="stable")
         keys, starts = keys[order], starts[order]
         kernels = np.flatnonzero((work.place & 3 == KERNEL) & (work.key != NO_KEY))

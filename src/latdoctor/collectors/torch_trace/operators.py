@@ -212,6 +212,6 @@ def _owned(columns: TraceStore, owned: Spool, count: int) -> tuple[NDArray[np.in
         own, their_layers = (rows, found) if ours.all() else (rows[ours], found[ours])
         calls += np.bincount(own["label"], minlength=count)
         host += np.bincount(own["label"], own["dur"] * 1e-6, count)
-        told = own["key"] != NO_KEY
-        owned.add(own["key"][told], own["dur"][told], own["label"][told], their_layers[told])
+        known = own["key"] != NO_KEY
+        owned.add(own["key"][known], own["dur"][known], own["label"][known], their_layers[known])
     return calls, host

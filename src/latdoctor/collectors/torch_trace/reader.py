@@ -127,12 +127,12 @@ def _flaws(reader: KinetoReader, subject: str, origin: Origin) -> Iterator[Gap]:
 
 
 def _read(reader: KinetoReader, columns: TraceStore, where: str) -> None:
-    told = monotonic()
+    known = monotonic()
     for batch in reader.batches():
         columns.add(batch)
         _must_fit(columns, where)
-        if monotonic() - told > _TOLD_EVERY:
-            told = monotonic()
+        if monotonic() - known > _TOLD_EVERY:
+            known = monotonic()
             report_progress(f"{where}: {reader.events} events read")
 
 

@@ -141,8 +141,8 @@ class _Copy:
 
     def _table(self, table: str) -> None:
         # A generated column is an expression of the schema's author: it is left out (its kind, hidden, is not 0).
-        told = self._made.execute("SELECT name, hidden FROM pragma_table_xinfo(?, 'given')", (table,))
-        columns = [str(name) for name, hidden in told.fetchall() if hidden == 0]
+        known = self._made.execute("SELECT name, hidden FROM pragma_table_xinfo(?, 'given')", (table,))
+        columns = [str(name) for name, hidden in known.fetchall() if hidden == 0]
         if not columns:
             return
         listed = ", ".join(_quoted(column) for column in columns)
@@ -162,10 +162,10 @@ class _Copy:
     def _gpus(self, raw: bytes) -> str:
         """The names of the GPUs and nothing else that is told of them."""
         try:
-            told = json.loads(raw)
+            known = json.loads(raw)
         except (ValueError, RecursionError):
             return self._blanked()
-        gpus = told.get("Gpus") if isinstance(told, dict) else None
+        gpus = known.get("Gpus") if isinstance(known, dict) else None
         named = [gpu.get("Name") for gpu in gpus if isinstance(gpu, dict)] if isinstance(gpus, list) else []
         return json.dumps({"Gpus": [{"Name": self._redactor.text(name)} for name in named if isinstance(name, str)]})
 

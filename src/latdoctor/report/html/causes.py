@@ -117,10 +117,10 @@ def _network(diagnosis: Diagnosis) -> Iterator[Block]:
     """Findings by causes: which expects what, and what each finding moves."""
     rivals = _rivals(diagnosis)
     checks = {check.id: check for check in diagnosis.checks}
-    told = dict.fromkeys(name for cause in rivals for name in (*cause.evidence_for, *cause.evidence_against))
+    known = dict.fromkeys(name for cause in rivals for name in (*cause.evidence_for, *cause.evidence_against))
     rows = [
         (checks[name].message, *(_cell(cause, name) for cause in rivals))
-        for name in sorted(told, key=lambda name: -sum(name in cause.evidence_for for cause in rivals))
+        for name in sorted(known, key=lambda name: -sum(name in cause.evidence_for for cause in rivals))
         if name in checks
     ]
     if rows:
@@ -135,9 +135,9 @@ def _network(diagnosis: Diagnosis) -> Iterator[Block]:
 
 def _cell(cause: RankedCause, name: str) -> str:
     points = sum(row.points for row in cause.contributions if row.check == name)
-    told = f" {signed(points)}" if points else ""
+    known = f" {signed(points)}" if points else ""
     if name in cause.evidence_for:
-        return f"for{told}"
+        return f"for{known}"
     if name in cause.evidence_against:
-        return f"against{told}"
-    return "not seen" if name in cause.unseen else f"·{told}"
+        return f"against{known}"
+    return "not seen" if name in cause.unseen else f"·{known}"

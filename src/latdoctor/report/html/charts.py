@@ -335,11 +335,11 @@ def spoken(chart: Chart) -> str:
     """What the chart shows, for whoever hears the page."""
     match chart:
         case Lines():
-            told = "; ".join(_told(line.name, line.values, chart.dimension) for line in chart.lines)
-            return f"{chart.title}, over time: {told}"
+            known = "; ".join(_told(line.name, line.values, chart.dimension) for line in chart.lines)
+            return f"{chart.title}, over time: {known}"
         case Bars():
-            told = "; ".join(_told(group.name, group.values, chart.dimension) for group in chart.groups)
-            return f"{chart.title}, by {chart.over}: {told}"
+            known = "; ".join(_told(group.name, group.values, chart.dimension) for group in chart.groups)
+            return f"{chart.title}, by {chart.over}: {known}"
         case Waterfall():
             return f"{chart.title}: " + "; ".join(
                 f"{course.name} {format_value(course.length, chart.dimension)}" for course in chart.courses

@@ -160,20 +160,20 @@ def stage_block(looks: Sequence[Seen]) -> Block:
 
 def _subject(evidence: Evidence) -> str:
     """Who tells the most stages; of these who has the highest latency. Subjects are never averaged."""
-    told: dict[str, int] = {}
+    known: dict[str, int] = {}
     for signal, _ in _STAGES:
         for subject in _values(evidence, signal):
-            told[subject] = told.get(subject, 0) + 1
+            known[subject] = known.get(subject, 0) + 1
     latency = _values(evidence, TOTAL)
-    return max(told, key=lambda subject: (told[subject], latency.get(subject, 0.0), subject), default="")
+    return max(known, key=lambda subject: (known[subject], latency.get(subject, 0.0), subject), default="")
 
 
 def _pieces(evidence: Evidence, subject: str) -> tuple[tuple[Piece, ...], str]:
     """The stages, with what of the mean latency none of them tells; and what does not fit."""
-    told = {signal: value for signal, _ in _STAGES if (value := _values(evidence, signal).get(subject)) is not None}
-    if any(part in told for part in _PARTS_OF_MODEL):
-        told.pop("compute.time.mean", None)
-    pieces = [Piece(name, told[signal]) for signal, name in _STAGES if told.get(signal, 0.0) > 0]
+    found = {signal: value for signal, _ in _STAGES if (value := _values(evidence, signal).get(subject)) is not None}
+    if any(part in found for part in _PARTS_OF_MODEL):
+        found.pop("compute.time.mean", None)
+    pieces = [Piece(name, found[signal]) for signal, name in _STAGES if found.get(signal, 0.0) > 0]
     total, known = _values(evidence, TOTAL).get(subject), sum(piece.length for piece in pieces)
     if total is None:
         return tuple(pieces), "the whole latency is not known"

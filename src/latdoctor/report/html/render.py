@@ -77,12 +77,12 @@ class Markup(str):
 
 def element(name: str, /, *children: str | None, **attributes: str) -> Markup:
     """`<name …>children</name>`; an underscore at the end of an attribute's name is dropped, others become hyphens."""
-    told = "".join(
+    known = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{_escaped(value)}"' for key, value in attributes.items() if value
     )
     if name in _VOID:
-        return Markup(f"<{name}{told}>")
-    return Markup(f"<{name}{told}>{joined(child for child in children if child)}</{name}>")
+        return Markup(f"<{name}{known}>")
+    return Markup(f"<{name}{known}>{joined(child for child in children if child)}</{name}>")
 
 
 def joined(parts: Iterable[str]) -> Markup:
@@ -241,11 +241,11 @@ def _listing(listing: Listing) -> Markup:
 
 def _entry(entry: Entry) -> Markup:
     mark = element("span", entry.mark, class_=f"mark {entry.tone}") if entry.mark else None
-    told: str = element("span", entry.message)
+    known: str = element("span", entry.message)
     if entry.details:
         lines = element("ul", *(element("li", line) for line in entry.details))
-        told = element("details", element("summary", entry.message), lines)
-    return element("li", mark, element("div", told))
+        known = element("details", element("summary", entry.message), lines)
+    return element("li", mark, element("div", known))
 
 
 def _facts(facts: Facts, how: str) -> Markup:

@@ -67,8 +67,8 @@ def _slo(timeline: Timeline, looks: Sequence[Seen]) -> str:
         return f"SLO {format_value(known[0], 'time')}"
     checks = [check for look in looks if look.diagnosis for check in look.diagnosis.checks]
     limits = (atom.limit for check in checks for atom in check.atoms if atom.limit.endswith(_SLO))
-    told = next(limits, "").removesuffix(_SLO)
-    return f"SLO {told}" if told else "no SLO is known"
+    found = next(limits, "").removesuffix(_SLO)
+    return f"SLO {found}" if found else "no SLO is known"
 
 
 Point = tuple[float, float | None]

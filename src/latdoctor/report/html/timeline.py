@@ -82,9 +82,11 @@ def when(told: TimelineEvent, timeline: Timeline) -> float | None:
 
 
 def marks(timeline: Timeline) -> tuple[Mark, ...]:
-    """What the charts point at: changes and what came of them first, then diagnoses; and the deadlines among them."""
+    """What the charts mark: changes and their results first, then diagnoses; and the deadlines among them."""
     found = [
-        (time, told) for told in timeline.moments if told.kind in _KINDS and (time := when(told, timeline)) is not None
+        (time, known)
+        for known in timeline.moments
+        if known.kind in _KINDS and (time := when(known, timeline)) is not None
     ]
     found = _once(found)
     if len(found) > MOST_MARKS:
@@ -92,8 +94,8 @@ def marks(timeline: Timeline) -> tuple[Mark, ...]:
         rest = [one for one in found if one[1].kind not in _FIRST]
         found = sorted([*first, *rest[: MOST_MARKS - len(first)]], key=lambda one: one[0])
     listed = [
-        Mark(time, str(number), f"{clock(time)[11:]} {clean(told.message, _LONGEST)}", _KINDS[told.kind])
-        for number, (time, told) in enumerate(sorted(found, key=lambda one: one[0]), start=1)
+        Mark(time, str(number), f"{clock(time)[11:]} {clean(known.message, _LONGEST)}", _KINDS[known.kind])
+        for number, (time, known) in enumerate(sorted(found, key=lambda one: one[0]), start=1)
     ]
     return (*listed, *_deadlines(timeline, [mark.time for mark in listed]))
 
@@ -102,11 +104,11 @@ def _once(found: Sequence[tuple[float, TimelineEvent]]) -> list[tuple[float, Tim
     """Of changes that were made within a second, the first stands for all."""
     kept: list[tuple[float, TimelineEvent]] = []
     last: dict[tuple[str, str], float] = {}
-    for time, told in found:
-        of = (told.kind, told.run)
+    for time, known in found:
+        of = (known.kind, known.run)
         if of not in last or abs(time - last[of]) >= 1:
             last[of] = time
-            kept.append((time, told))
+            kept.append((time, known))
     return kept
 
 
@@ -182,12 +184,12 @@ def story(timeline: Timeline) -> Section:
         half = MOST_MOMENTS // 2
         moments = (*moments[:half], *moments[-half:])
         note = f"The {len(timeline.moments) - MOST_MOMENTS} in the middle are left out: latdoctor timeline has them."
-    first = [told for told in moments if told.kind not in _STEPS]
+    first = [known for known in moments if known.kind not in _STEPS]
     blocks: list[Block] = [_told(first, timeline, f"{timeline.start.at[:10]}, counted from: {timeline.start.message}")]
     if len(first) < len(moments):
         whole = _told(moments, timeline, f"All {len(moments)} moments", note)
         blocks.append(Fold(f"Every step of the runs: {len(moments)} moments", (whole,)))
-    if any(told.measured == ClockType.WALL for told in timeline.moments):
+    if any(known.measured == ClockType.WALL for known in timeline.moments):
         blocks.append(
             Paragraph("≈ by the wall clock: the machine was started anew, or another clock told the time.", QUIET)
         )
@@ -195,8 +197,8 @@ def story(timeline: Timeline) -> Section:
 
 
 def _told(moments: Sequence[TimelineEvent], timeline: Timeline, caption: str, note: str = "") -> Table:
-    rows = tuple(_moment(told, timeline.start.at[:10]) for told in moments)
-    tones = tuple(_LEVELS.get(told.level, "") for told in moments)
+    rows = tuple(_moment(known, timeline.start.at[:10]) for known in moments)
+    tones = tuple(_LEVELS.get(known.level, "") for known in moments)
     return Table(caption, ("time (UTC)", "after", "what", "basis", "by"), rows, numbers=(1,), tones=tones, note=note)
 
 
