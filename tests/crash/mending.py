@@ -19,7 +19,7 @@ from latdoctor.remediation import recovery, run_history
 from latdoctor.remediation.change import Deadline, Standing, brought
 from latdoctor.remediation.executor import _Run, carry_out
 from latdoctor.remediation.observation import Observation
-from latdoctor.remediation.planner import Asked, known, planned
+from latdoctor.remediation.planner import PlanRequest, known, planned
 from latdoctor.remediation.playbook_loader import read_library
 from latdoctor.remediation.run_context import World
 from latdoctor.remediation.run_history import Touched
@@ -34,7 +34,7 @@ def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> 
         _Run._make = _late  # type: ignore[method-assign]
     world = entered(state, url, helps=mode != "fail")
     if mode in ("apply", "fail"):
-        plan = planned(Asked(library.find(PLAYBOOK), {}), library, world.access, world.now())
+        plan = planned(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
         return carry_out(plan, library, world).outcome.exit_code
     runs = run_history.runs(world.journal.entries())
     if mode == "rollback":

@@ -15,14 +15,14 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.executor import carry_out
 from latdoctor.remediation.observation import Observation, Observe
-from latdoctor.remediation.planner import Asked, planned
+from latdoctor.remediation.planner import PlanRequest, planned
 from latdoctor.remediation.playbook_loader import read_library
 from tests.crash.mending import PLAYBOOK, entered
 
 
 def main(state: Path, url: str, playbooks: Path, count: int) -> None:
     library, world = read_library([playbooks]), entered(state, url, helps=True)
-    plan = planned(Asked(library.find(PLAYBOOK), {}), library, world.access, world.now())
+    plan = planned(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
     Journal.opened(state / JOURNAL)
     begun, begin = os.pipe()
     over, end = os.pipe()

@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from latdoctor.errors import LatdoctorError
 from latdoctor.http.client import Secret
 from latdoctor.remediation import admin_api
-from latdoctor.remediation.admin_api import MAX_BYTES, Answer, Asked, ResolveAddress, exchange, json_object
+from latdoctor.remediation.admin_api import MAX_BYTES, AdminRequest, Answer, ResolveAddress, exchange, json_object
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 from tests.http.served import answering, dripping, hangs, serving
@@ -35,7 +35,9 @@ def ask(
     token: Secret = TOKEN,
     place: ResolveAddress | None = None,
 ) -> Answer:
-    return exchange(Asked(method, url, content, '"tag"' if content else ""), token, Deadline.after(seconds), place)
+    return exchange(
+        AdminRequest(method, url, content, '"tag"' if content else ""), token, Deadline.after(seconds), place
+    )
 
 
 def says_nothing(error: BaseException, secret: str = CANARY) -> None:

@@ -20,7 +20,7 @@ from latdoctor.journal.store import Journal
 from latdoctor.remediation import actions, recovery, run_history
 from latdoctor.remediation.change import Refused, Unreachable, Value
 from latdoctor.remediation.executor import carry_out
-from latdoctor.remediation.planner import Asked, Plan, planned
+from latdoctor.remediation.planner import Plan, PlanRequest, planned
 from latdoctor.remediation.playbook_loader import Library
 from latdoctor.remediation.run_context import World
 from latdoctor.remediation.run_result import Outcome, Result
@@ -67,7 +67,7 @@ class Room:
         self.hear(entry)
 
     def plan(self, name: str = "test.scheduler") -> Plan:
-        return planned(Asked(self.library.find(name), {}), self.library, self.world.access, self.service.wall())
+        return planned(PlanRequest(self.library.find(name), {}), self.library, self.world.access, self.service.wall())
 
     def run(self, name: str = "test.scheduler") -> Result:
         return self.execute(self.plan(name))

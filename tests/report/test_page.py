@@ -26,7 +26,7 @@ from latdoctor.report import json_documents
 from latdoctor.report.html import build
 from latdoctor.report.html import render as assets
 from latdoctor.report.html import render as page_html
-from latdoctor.report.html.document import Facts, NotSeen, Page, Paragraph, Section, Table
+from latdoctor.report.html.document import Facts, NotSeen, Page, PageSection, Paragraph, Table
 from latdoctor.report.html.inputs import AFTER, AT_WORST, Seen, chosen, unix
 from tests.cli.running import run
 from tests.incident.stories import RUN, Log, carried_out, diagnosed, long, promo_rush
@@ -76,7 +76,7 @@ class Reader(html.parser.HTMLParser):
 def small(text: str) -> Page:
     """A page with `text` in every kind of place."""
     blocks = (Paragraph(text), NotSeen(text, text), Table(text, (text, text), ((text, text),), tones=("bad",)))
-    return Page(text, text, "bad", text, text, Facts(()), Facts(()), (Section("s", text, blocks, text),), (text,))
+    return Page(text, text, "bad", text, text, Facts(()), Facts(()), (PageSection("s", text, blocks, text),), (text,))
 
 
 def test_a_page_says_the_cause_first_and_has_every_section() -> None:

@@ -78,7 +78,7 @@ def _hint(name: str, known: Sequence[str]) -> str:
     return clean(f"did you mean {', '.join(near)}?" if near else f"name two of {listed}", 2000)
 
 
-class Output(StrEnum):
+class DiagnosisFormat(StrEnum):
     """How the answer is printed."""
 
     TEXT = "text"
@@ -123,7 +123,9 @@ def diagnose_command(
     rules: options.Rules = None,
     keep: Keep = None,
     no_redact: options.NoRedact = False,
-    output: Annotated[Output, typer.Option("--output", "-o", help="How the answer is printed.")] = Output.TEXT,
+    output: Annotated[
+        DiagnosisFormat, typer.Option("--output", "-o", help="How the answer is printed.")
+    ] = DiagnosisFormat.TEXT,
     fail_on: Annotated[FailOn, typer.Option("--fail-on", help="Exit with 3 from this level on.")] = FailOn.CRITICAL,
     verbose: Annotated[
         int, typer.Option("--verbose", "-v", count=True, help="The evidence in full; -vv every check, score and gap.")
@@ -159,7 +161,7 @@ def diagnose_command(
 class _How:
     """What is done with a look."""
 
-    output: Output
+    output: DiagnosisFormat
     fail_on: FailOn
     verbose: int
     keep: Path | None
@@ -207,8 +209,8 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
         elif how.between:
             diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
         _print(diagnosis, how.output, verbose=how.verbose)
-        if how.output is not Output.JSON:  # the document stays as its schema says
-            print_similar_incident(diagnosis, as_markdown=how.output is Output.MARKDOWN)
+        if how.output is not DiagnosisFormat.JSON:  # the document stays as its schema says
+            print_similar_incident(diagnosis, as_markdown=how.output is DiagnosisFormat.MARKDOWN)
         looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
         if how.html is not None:  # last: an answer is not lost for a page that cannot be written
             html_report.written(html_report.of_diagnosis(case, diagnosis, how.against), how.html)
@@ -230,24 +232,24 @@ def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: 
         "--between": how.between is not None,
         "-v": how.verbose > 0,
         "--html": how.html is not None,
-        "-o markdown": how.output is Output.MARKDOWN,
+        "-o markdown": how.output is DiagnosisFormat.MARKDOWN,
     }
     for name in (name for name, given in for_one_look.items() if given):
         raise UsageError(
             f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out"
         )
-    as_json = how.output is Output.JSON
+    as_json = how.output is DiagnosisFormat.JSON
     heard = ChangeRecorder(how.belongs, summary)
     return watch(sources, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 
-def _print(diagnosis: Diagnosis, output: Output, *, verbose: int) -> None:
+def _print(diagnosis: Diagnosis, output: DiagnosisFormat, *, verbose: int) -> None:
     from latdoctor.cli.console import result_console
     from latdoctor.report import console, json_documents, markdown
 
-    if output is Output.JSON:
+    if output is DiagnosisFormat.JSON:
         typer.echo(json_documents.render_diagnosis(diagnosis))
-    elif output is Output.MARKDOWN:
+    elif output is DiagnosisFormat.MARKDOWN:
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
         console.render(diagnosis, result_console(), verbosity=verbose)

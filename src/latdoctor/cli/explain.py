@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
-    from latdoctor.report.explain import Section
+    from latdoctor.report.explain import ExplainSection
 
 
 def explain(
@@ -79,7 +79,7 @@ def _finding(finding: Finding, rules: RuleSet, console: Console) -> None:
     console.print(f"\nNext: latdoctor {f'explain {expecting[0].id}' if expecting else 'rules list'}")
 
 
-def _sections(console: Console, sections: Iterable[Section]) -> None:
+def _sections(console: Console, sections: Iterable[ExplainSection]) -> None:
     from rich.padding import Padding
     from rich.text import Text
 

@@ -11,8 +11,8 @@ from latdoctor.cli.lab_bench_diagnosis import (
     Folder,
     Once,
     Only,
-    Output,
     OutputFormat,
+    ScoreFormat,
     Tables,
     diagnosis,
     of_scenario,
@@ -38,7 +38,7 @@ def remediation(
     once: Once = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing: score the reports in DIR.")] = False,
     tables: Tables = None,
-    output: OutputFormat = Output.TEXT,
+    output: OutputFormat = ScoreFormat.TEXT,
 ) -> None:
     """Run incidents, have each remediated, and measure the result.
 
@@ -70,7 +70,7 @@ def remediation(
     scores = _scores(store, tuple(spec.run for spec in specs))
     if tables is not None:
         write_tables(result_tables(scores), tables)
-    typer.echo(to_json(scores) if output is Output.JSON else summary(scores), nl=output is Output.JSON)
+    typer.echo(to_json(scores) if output is ScoreFormat.JSON else summary(scores), nl=output is ScoreFormat.JSON)
 
 
 def _scores(store: RemediationStore, planned: tuple[str, ...]) -> RemediationScores:

@@ -29,7 +29,7 @@ class ScenarioRun(Protocol):
 Run = TypeVar("Run", bound=ScenarioRun)
 
 
-class Output(StrEnum):
+class ScoreFormat(StrEnum):
     """The output format of the scores."""
 
     TEXT = "text"
@@ -45,7 +45,7 @@ Once = Annotated[bool, typer.Option("--once", help="Record the next missing run,
 Tables = Annotated[
     Path | None, typer.Option("--tables", metavar="DIR", readable=False, help="Write the results as CSV files, too.")
 ]
-OutputFormat = Annotated[Output, typer.Option("--output", "-o", help="Format of the scores.")]
+OutputFormat = Annotated[ScoreFormat, typer.Option("--output", "-o", help="Format of the scores.")]
 
 
 def of_scenario(runs: Sequence[Run], only: str | None) -> tuple[Run, ...]:
@@ -108,7 +108,7 @@ def diagnosis(
         Path | None, typer.Option("--answers", metavar="FILE", help="Write every diagnosis as a line of JSON, too.")
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Processes that diagnose.")] = 1,
-    output: OutputFormat = Output.TEXT,
+    output: OutputFormat = ScoreFormat.TEXT,
 ) -> None:
     """Record incidents, diagnose each, and score the diagnoses.
 
@@ -239,12 +239,12 @@ def _scored(
     return benchmark.scores(bench, found, runs, log()), fit
 
 
-def _print(scores: DiagnosisScores, fit: Fit | None, output: Output) -> None:
+def _print(scores: DiagnosisScores, fit: Fit | None, output: ScoreFormat) -> None:
     import msgspec
 
     from latdoctor.evaluation.report import summary, temperature
 
-    if output is Output.JSON:
+    if output is ScoreFormat.JSON:
         whole = msgspec.to_builtins(scores) | ({"calibration": msgspec.to_builtins(fit)} if fit else {})
         typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())
         return

@@ -23,7 +23,7 @@ SPOILED = 4
 _PLAIN_EVERY_S = 5.0
 
 
-class Output(StrEnum):
+class LoadFormat(StrEnum):
     """The output format; CSV is the per-second series."""
 
     TEXT = "text"
@@ -70,7 +70,7 @@ def load(
     slo: Annotated[str, typer.Option("--slo", metavar="TIME", help="Answers within it count as goodput.")] = "500ms",
     warm_up: Annotated[str, typer.Option("--warm-up", metavar="TIME", help="Sent first, not measured.")] = "0s",
     seed: Annotated[int | None, typer.Option("--seed", metavar="N", help="The same seed gives the same load.")] = None,
-    output: Annotated[Output, typer.Option("--output", "-o", help="Format of the result.")] = Output.TEXT,
+    output: Annotated[LoadFormat, typer.Option("--output", "-o", help="Format of the result.")] = LoadFormat.TEXT,
     metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -194,15 +194,15 @@ def _line(progress: Progress) -> str:
     return " · ".join([*parts, *([f"errors {progress.errors}"] if progress.errors else [])])
 
 
-def _print(result: LoadResult, output: Output) -> None:
+def _print(result: LoadResult, output: LoadFormat) -> None:
     import msgspec
 
     from latdoctor.cli.console import result_console
     from latdoctor.load.summary import series_csv
 
-    if output is Output.JSON:
+    if output is LoadFormat.JSON:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
-    elif output is Output.CSV:
+    elif output is LoadFormat.CSV:
         sys.stdout.write(series_csv(result))
     else:
         console = result_console()

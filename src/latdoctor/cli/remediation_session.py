@@ -33,7 +33,7 @@ from latdoctor.pipeline import kept, observer, pages_for, remedy_of
 from latdoctor.remediation import run_history
 from latdoctor.remediation.executor import carry_out
 from latdoctor.remediation.measures import unmet
-from latdoctor.remediation.planner import Asked, Because, Plan, planned
+from latdoctor.remediation.planner import Because, Plan, PlanRequest, planned
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_loader import Library
 from latdoctor.remediation.run_context import Tell, World, aside
@@ -166,7 +166,9 @@ def mend(given: SourceOptions, how: Mending) -> int:
             return _refused(_too_many(book, len(ways.chosen)), how)
         if because and (why := _elsewhere(because, ways, settings, how)):
             return _refused(why, how)
-        plans = tuple(planned(Asked(book, _settings(how), because), books, way, time.time()) for way in ways.chosen)
+        plans = tuple(
+            planned(PlanRequest(book, _settings(how), because), books, way, time.time()) for way in ways.chosen
+        )
     if how.save_plan is not None:
         save_plan(plans, how.save_plan)
     looked_at = (wanted.context.target, *wanted.request.servers)

@@ -33,7 +33,7 @@ from latdoctor.http.client import send_request as exchanged
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 
-__all__ = ["MAX_BYTES", "Answer", "Asked", "ResolveAddress", "checked", "exchange", "json_object"]
+__all__ = ["MAX_BYTES", "AdminRequest", "Answer", "ResolveAddress", "checked", "exchange", "json_object"]
 
 MAX_TAG = 256  # characters of an ETag: a longer one, or one with others than plain characters, is none
 LONGEST = 10.0  # seconds for one exchange, so that a lost one leaves time for another
@@ -43,7 +43,7 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AdminRequest:
     """What is sent. `content` is JSON, and `version` the ETag that it was made for."""
 
     method: str
@@ -65,7 +65,7 @@ class Answer:
     version: str  # the ETag as it came; empty without one
 
 
-def exchange(asked: Asked, token: Secret, deadline: Deadline, place: ResolveAddress | None = None) -> Answer:
+def exchange(asked: AdminRequest, token: Secret, deadline: Deadline, place: ResolveAddress | None = None) -> Answer:
     """Asks once. Never follows a redirect, and uses no proxy of the environment.
 
     Raises what `place` raises, Contended for 412, Refused where the target will not or its answer is no use, and
@@ -111,13 +111,13 @@ def checked(url: str) -> str:
 _LOOK = "see whether the address is the right one"
 
 
-def _request(asked: Asked, token: Secret) -> HttpRequest:
+def _request(asked: AdminRequest, token: Secret) -> HttpRequest:
     bearer = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
     reads = asked.content is None and asked.method == "GET"
     return HttpRequest(asked.method, asked.url, {**asked.headers, **bearer}, asked.content, reads)
 
 
-def _judged(asked: Asked, came: HttpResponse, token: Secret) -> Answer:
+def _judged(asked: AdminRequest, came: HttpResponse, token: Secret) -> Answer:
     if 200 <= came.status < 300:
         if came.flaw:
             raise Refused(f"the answer cannot be used: {came.flaw}", where=asked.url, next_step=_LOOK)

@@ -69,7 +69,7 @@ class Plan(Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class PlanRequest:
     """What somebody wants done: a playbook with some of its parameters set (`--set name=value`)."""
 
     playbook: Playbook
@@ -77,7 +77,7 @@ class Asked:
     because: Because | None = None
 
 
-def planned(asked: Asked, library: Library, access: Access, now: float) -> Plan:
+def planned(asked: PlanRequest, library: Library, access: Access, now: float) -> Plan:
     """Reads how the target stands; changes nothing. Raises UsageError, and OperationError where it cannot be read."""
     book = asked.playbook
     if access.target.kind not in book.targets:

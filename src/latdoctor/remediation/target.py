@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from latdoctor.http.client import Secret
-from latdoctor.remediation.admin_api import Asked, exchange, json_object
+from latdoctor.remediation.admin_api import AdminRequest, exchange, json_object
 from latdoctor.remediation.change import Deadline
 
 KINDS = ("reference", "reference-router", "process", "http")
@@ -105,5 +105,5 @@ _TELLING = {"reference": "batching", "reference-router": "weights"}
 def kind_of(access: Access) -> str:
     """`reference`, `reference-router`, or `unknown`. Raises OperationError where it does not answer, or refuses us."""
     url = f"{access.target.admin}/admin/config"
-    found = json_object(exchange(Asked("GET", url), access.token, Deadline.after(READING)), url)
+    found = json_object(exchange(AdminRequest("GET", url), access.token, Deadline.after(READING)), url)
     return next((kind for kind, field in _TELLING.items() if field in found), "unknown")

@@ -39,7 +39,7 @@ _MUCH = 10  # points: ten times likelier
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ExplainSection:
     """A part of an explanation: a paragraph, or a list of lines. One without a title goes on with the part before."""
 
     title: str
@@ -51,32 +51,34 @@ class Section:
         return bool(self.text or self.lines)
 
 
-def of_cause(cause: Cause, rules: RuleSet, near: Iterable[Neighbour]) -> Iterator[Section]:
+def of_cause(cause: Cause, rules: RuleSet, near: Iterable[Neighbour]) -> Iterator[ExplainSection]:
     """What happens, how to make sure, what helps, by what it is told, and what it is not. `near`: its neighbours."""
     expected = sorted(cause.expects.items(), key=lambda item: -item[1])
-    yield Section("Not ranked", cause.disabled)
-    yield Section("What happens", cause.explanation)
-    yield Section("How to confirm", cause.confirm)
-    yield Section("How to mend", cause.remediation)
-    yield Section("Playbooks (latdoctor playbooks show ID)", lines=tuple(map(advised, cause.playbooks)))
+    yield ExplainSection("Not ranked", cause.disabled)
+    yield ExplainSection("What happens", cause.explanation)
+    yield ExplainSection("How to confirm", cause.confirm)
+    yield ExplainSection("How to mend", cause.remediation)
+    yield ExplainSection("Playbooks (latdoctor playbooks show ID)", lines=tuple(map(advised, cause.playbooks)))
     seen = tuple(f"{percent(weight)} {named(rules.finding[name])}" for name, weight in expected)
-    yield Section("What it makes us see", lines=seen)
-    yield Section("What speaks against it", lines=tuple(named(rules.finding[name]) for name in cause.excluded_by))
-    yield Section("What it is confused with", lines=tuple(_confused(one) for one in near if one.hard))
-    yield Section("When it looks so and is not", lines=cause.false_positives)
-    yield Section("Read more", lines=cause.references)
+    yield ExplainSection("What it makes us see", lines=seen)
+    yield ExplainSection(
+        "What speaks against it", lines=tuple(named(rules.finding[name]) for name in cause.excluded_by)
+    )
+    yield ExplainSection("What it is confused with", lines=tuple(_confused(one) for one in near if one.hard))
+    yield ExplainSection("When it looks so and is not", lines=cause.false_positives)
+    yield ExplainSection("Read more", lines=cause.references)
 
 
-def of_finding(finding: Finding, rules: RuleSet) -> Iterator[Section]:
+def of_finding(finding: Finding, rules: RuleSet) -> Iterator[ExplainSection]:
     """By what it holds and why that limit, and who expects it."""
-    yield Section("Not judged", finding.disabled)
-    yield Section("Why this limit", reason(finding, rules))
-    yield Section("Site thresholds", lines=tuple(_site_limit(limit) for limit in finding.site))
-    yield Section("Judged by", lines=tuple(judged_by(finding)))
-    yield Section("", f"Without any of its causes it holds in {finding.leak * 100:g} % of looks.")
+    yield ExplainSection("Not judged", finding.disabled)
+    yield ExplainSection("Why this limit", reason(finding, rules))
+    yield ExplainSection("Site thresholds", lines=tuple(_site_limit(limit) for limit in finding.site))
+    yield ExplainSection("Judged by", lines=tuple(judged_by(finding)))
+    yield ExplainSection("", f"Without any of its causes it holds in {finding.leak * 100:g} % of looks.")
     expecting = expecting_it(finding, rules)
     known = tuple(f"{percent(cause.expects[finding.id])} {cause.id}: {cause.title}" for cause in expecting)
-    yield Section("Causes that expect it", lines=known)
+    yield ExplainSection("Causes that expect it", lines=known)
 
 
 def expecting_it(finding: Finding, rules: RuleSet) -> tuple[Cause, ...]:

@@ -29,7 +29,7 @@ _UNDO = {
 }
 
 
-class Section(NamedTuple):
+class PlaybookSection(NamedTuple):
     """A heading and what stands under it, one entry a paragraph."""
 
     heading: str
@@ -62,18 +62,20 @@ def advised(name: str) -> str:
     return f"{name}: {playbook.title} ({facts(playbook)}; for a {' or '.join(playbook.targets)} server)"
 
 
-def sections(playbook: Playbook, library: Library, words: Words) -> Iterator[Section]:
+def sections(playbook: Playbook, library: Library, words: Words) -> Iterator[PlaybookSection]:
     """Everything that a tired person asks, in the order in which they ask it."""
     mends = "What it mends" if playbook.treats == "cause" else "Whose symptoms it treats"
-    yield Section(mends, tuple(_named(name, words.causes) for name in playbook.addresses))
-    yield Section("What happens", (playbook.explanation,))
-    yield Section("What it changes", tuple(_changes(playbook, library)))
-    yield Section("What can be set (--set NAME=VALUE)", tuple(_parameter(one) for one in playbook.parameters))
-    yield Section("What must hold before", (*(in_words(one) for one in playbook.preconditions), *_guards(playbook)))
-    yield Section("How it proves itself", tuple(_proof(playbook, words)))
-    yield Section("How it is taken back", tuple(_undone(playbook, library)))
-    yield Section("What to expect", (f"{playbook.effect} (measured by {playbook.measured_by})",))
-    yield Section("Read more", playbook.references)
+    yield PlaybookSection(mends, tuple(_named(name, words.causes) for name in playbook.addresses))
+    yield PlaybookSection("What happens", (playbook.explanation,))
+    yield PlaybookSection("What it changes", tuple(_changes(playbook, library)))
+    yield PlaybookSection("What can be set (--set NAME=VALUE)", tuple(_parameter(one) for one in playbook.parameters))
+    yield PlaybookSection(
+        "What must hold before", (*(in_words(one) for one in playbook.preconditions), *_guards(playbook))
+    )
+    yield PlaybookSection("How it proves itself", tuple(_proof(playbook, words)))
+    yield PlaybookSection("How it is taken back", tuple(_undone(playbook, library)))
+    yield PlaybookSection("What to expect", (f"{playbook.effect} (measured by {playbook.measured_by})",))
+    yield PlaybookSection("Read more", playbook.references)
 
 
 def next_step(playbook: Playbook) -> str:

@@ -28,7 +28,7 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.pipeline import because, case, kept, observer, pages_for, remedy_of, seen
 from latdoctor.remediation.executor import carry_out
-from latdoctor.remediation.planner import Asked, Because, Plan, planned
+from latdoctor.remediation.planner import Because, Plan, PlanRequest, planned
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_loader import Library
 from latdoctor.remediation.run_context import World
@@ -103,7 +103,7 @@ class SimulatedOperator:
     def plan(self, selected: SelectedPlaybook) -> tuple[Plan, Access]:
         """The plan. Raises UsageError for an ambiguous replica, OperationError for an unreadable target."""
         access = self._access(selected)
-        request = Asked(selected.playbook, self._settings(selected), selected.because)
+        request = PlanRequest(selected.playbook, self._settings(selected), selected.because)
         return planned(request, self.library, access, time.time()), access
 
     def execute(self, plan: Plan, access: Access, request: CollectRequest, log: Callable[[str], None]) -> Result:

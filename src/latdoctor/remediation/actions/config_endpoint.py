@@ -15,7 +15,7 @@ import msgspec
 
 from latdoctor.errors import UNDECODABLE, UsageError
 from latdoctor.remediation.actions import base, value_parsing
-from latdoctor.remediation.admin_api import Asked, checked, exchange, json_object
+from latdoctor.remediation.admin_api import AdminRequest, checked, exchange, json_object
 from latdoctor.remediation.change import Deadline, Refused, State, Value, Values
 from latdoctor.remediation.target import Access, Target
 
@@ -69,7 +69,7 @@ class ConfigEndpoint:
     known: frozenset[str] | None = field(default=None, repr=False)  # what `amend` has learnt; it does not change
 
     def read(self, deadline: Deadline) -> State:
-        answer = exchange(Asked("GET", self.url), self.access.token, deadline)
+        answer = exchange(AdminRequest("GET", self.url), self.access.token, deadline)
         if not answer.version:
             raise Refused("the answer has no ETag: nothing could be changed safely", where=self.url)
         flat = flattened(json_object(answer, self.url), self.url)
@@ -77,7 +77,7 @@ class ConfigEndpoint:
 
     def write(self, values: Values, version: str, deadline: Deadline) -> None:
         content = msgspec.json.encode(patch(values))
-        exchange(Asked("PATCH", self.url, content, version), self.access.token, deadline)
+        exchange(AdminRequest("PATCH", self.url, content, version), self.access.token, deadline)
 
     def by_hand(self, values: Values) -> str:
         return base.curl("PATCH", self.url, msgspec.json.encode(patch(values)))
@@ -85,7 +85,7 @@ class ConfigEndpoint:
     def beside(self, path: str, deadline: Deadline) -> bytes:
         """What another page of the same admin interface says."""
         url = self.url.removesuffix(PATH) + path
-        return exchange(Asked("GET", url), self.access.token, deadline).body
+        return exchange(AdminRequest("GET", url), self.access.token, deadline).body
 
 
 def _value(name: str, text: str, now: Value) -> Value:

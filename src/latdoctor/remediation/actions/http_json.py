@@ -21,7 +21,7 @@ from latdoctor.errors import UsageError
 from latdoctor.remediation import admin_api
 from latdoctor.remediation.actions import base, value_parsing
 from latdoctor.remediation.actions.config_endpoint import patch
-from latdoctor.remediation.admin_api import Asked, exchange, json_object
+from latdoctor.remediation.admin_api import AdminRequest, exchange, json_object
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Value, Values
 from latdoctor.remediation.target import Access, Target
 
@@ -93,7 +93,7 @@ class JsonPage:
             raise Contended("somebody has changed it since it was read", where=self.url)
         content = patch(values) if self.method == "PATCH" else merged(whole, patch(values))
         named = "" if state.caution else version
-        self._exchange(Asked(self.method, self.url, msgspec.json.encode(content), named), deadline)
+        self._exchange(AdminRequest(self.method, self.url, msgspec.json.encode(content), named), deadline)
 
     def by_hand(self, values: Values) -> str:
         fields = msgspec.json.encode(patch(values))
@@ -106,14 +106,14 @@ class JsonPage:
         return f"{read} | {change} | {write} -H 'Content-Type: application/json' --data-binary @-"
 
     def _read(self, deadline: Deadline) -> tuple[State, dict[str, Any]]:
-        answer = self._exchange(Asked("GET", self.url), deadline)
+        answer = self._exchange(AdminRequest("GET", self.url), deadline)
         whole = json_object(answer, self.url)
         if answer.version and not answer.version.startswith("W/"):
             return State(fields(whole), answer.version), whole
         digest = hashlib.sha256(msgspec.json.encode(whole, order="sorted")).hexdigest()[:32]
         return State(fields(whole), f"sha256:{digest}", CAUTION), whole
 
-    def _exchange(self, asked: Asked, deadline: Deadline) -> Any:
+    def _exchange(self, asked: AdminRequest, deadline: Deadline) -> Any:
         return exchange(
             asked, self.access.token, deadline, place=partial(admin_api.place, allow=self.access.target.allow)
         )

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from latdoctor.errors import UNDECODABLE, UsageError
 from latdoctor.remediation.actions import base, value_parsing
-from latdoctor.remediation.admin_api import Answer, Asked, checked, exchange
+from latdoctor.remediation.admin_api import AdminRequest, Answer, checked, exchange
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable, Values
 from latdoctor.remediation.target import Access, Target
 
@@ -80,7 +80,7 @@ class Replicas:
             raise Refused(f"replica {name} has had {now.starts} processes: that has no way back", where=self.url)
         if now.state == "draining" or not now.pid:
             raise Contended(f"replica {name} is being replaced already", where=self.url)
-        exchange(Asked("POST", self._page(name), None, version), self.access.token, deadline)
+        exchange(AdminRequest("POST", self._page(name), None, version), self.access.token, deadline)
         try:
             while self._one(name, deadline)[0].starts <= now.starts:
                 if not deadline.pause():
@@ -103,7 +103,7 @@ class Replicas:
         raise Refused(f"there is no replica {name!r} any more", where=self.url)
 
     def _replicas(self, deadline: Deadline) -> tuple[list[_Replica], str]:
-        answer: Answer = exchange(Asked("GET", self.url), self.access.token, deadline)
+        answer: Answer = exchange(AdminRequest("GET", self.url), self.access.token, deadline)
         if not answer.version:
             raise Refused("the answer has no ETag: nothing could be done just once", where=self.url)
         try:

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from latdoctor.errors import UNDECODABLE, UsageError
 from latdoctor.remediation.actions import base, value_parsing
-from latdoctor.remediation.admin_api import Asked, checked, exchange
+from latdoctor.remediation.admin_api import AdminRequest, checked, exchange
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Values
 from latdoctor.remediation.target import Access, Target
 
@@ -94,7 +94,7 @@ class ActsEndpoint:
     url: str
 
     def read(self, deadline: Deadline) -> State:
-        answer = exchange(Asked("GET", self.url), self.access.token, deadline)
+        answer = exchange(AdminRequest("GET", self.url), self.access.token, deadline)
         try:
             acts = msgspec.json.decode(answer.body, type=_Acts)
         except UNDECODABLE as error:
@@ -120,11 +120,11 @@ class ActsEndpoint:
         asked = self._asked(_only(values), values, base.ANY)
         return base.curl(asked.method, asked.url, asked.content)
 
-    def _asked(self, name: str, values: Values, version: str) -> Asked:
+    def _asked(self, name: str, values: Values, version: str) -> AdminRequest:
         url = self.url.removesuffix(PATH) + _PATHS[name]
         if name == DRAINING:
-            return Asked("PUT", url, msgspec.json.encode({DRAINING: values[name]}), version)
-        return Asked("POST", url, None, version)
+            return AdminRequest("PUT", url, msgspec.json.encode({DRAINING: values[name]}), version)
+        return AdminRequest("POST", url, None, version)
 
 
 def _only(values: Values) -> str:

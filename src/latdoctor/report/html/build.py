@@ -28,7 +28,7 @@ from latdoctor.report.html.document import (
     Mark,
     NotSeen,
     Page,
-    Section,
+    PageSection,
 )
 from latdoctor.report.html.inputs import AFTER, AT_WORST, Seen, unix
 from latdoctor.report.html.time_series import over_slo, worst_p99
@@ -199,11 +199,11 @@ def of_incident(timeline: Timeline, looks: Sequence[Seen]) -> Page:
     )
 
 
-def _seen(timeline: Timeline, looks: Sequence[Seen]) -> tuple[Section, ...]:
+def _seen(timeline: Timeline, looks: Sequence[Seen]) -> tuple[PageSection, ...]:
     return _charts(time_series.measured(timeline, looks), looks, course.marks(timeline), timeline.impact.slo_p99)
 
 
-def _why(timeline: Timeline, diagnosis: Diagnosis | None) -> tuple[Section, ...]:
+def _why(timeline: Timeline, diagnosis: Diagnosis | None) -> tuple[PageSection, ...]:
     if diagnosis is not None:
         return (causes.section(diagnosis),)
     if not timeline.looks:
@@ -211,7 +211,7 @@ def _why(timeline: Timeline, diagnosis: Diagnosis | None) -> tuple[Section, ...]
     return (causes.in_short(max(timeline.looks, key=lambda look: any(cause.named for cause in look.causes))),)
 
 
-def _looked_at(timeline: Timeline, diagnosis: Diagnosis | None, looks: Sequence[Seen]) -> tuple[Section, ...]:
+def _looked_at(timeline: Timeline, diagnosis: Diagnosis | None, looks: Sequence[Seen]) -> tuple[PageSection, ...]:
     missing = [look.why for look in looks if look.why]
     if diagnosis is None:
         return (coverage.gaps_in_short((*timeline.unseen, *missing)),)
@@ -220,7 +220,7 @@ def _looked_at(timeline: Timeline, diagnosis: Diagnosis | None, looks: Sequence[
 
 def _charts(
     found: time_series.Measured, looks: Sequence[Seen], marks: tuple[Mark, ...], slos: Sequence[float] = ()
-) -> tuple[Section, ...]:
+) -> tuple[PageSection, ...]:
     known = [*slos, *(look.slo_p99 for look in looks if look.slo_p99 is not None)]
     limits = tuple(Limit("SLO", slo) for slo in known[:1])
     latency = time_series.chart(time_series.LATENCY, found, limits, marks)
@@ -231,10 +231,10 @@ def _charts(
     missing = tuple(block for block in load if isinstance(block, NotSeen))
     batches: tuple[Block, ...] = tuple(distributions.histogram_block(asked, looks) for asked in distributions.BATCHES)
     return (
-        Section("latency", "Latency", (latency, *key, distributions.histogram_block(distributions.LATENCY, looks))),
-        Section("load", "Load and memory", (*((Beside(drawn),) if drawn else ()), *missing)),
-        Section("batches", "Batches", (Beside(batches),)),
-        Section("stages", "Stages", (distributions.stage_block(looks),)),
+        PageSection("latency", "Latency", (latency, *key, distributions.histogram_block(distributions.LATENCY, looks))),
+        PageSection("load", "Load and memory", (*((Beside(drawn),) if drawn else ()), *missing)),
+        PageSection("batches", "Batches", (Beside(batches),)),
+        PageSection("stages", "Stages", (distributions.stage_block(looks),)),
     )
 
 

@@ -25,8 +25,8 @@ from latdoctor.report.html.document import (
     Group,
     Listing,
     NotSeen,
+    PageSection,
     Paragraph,
-    Section,
     Share,
     Table,
 )
@@ -39,10 +39,10 @@ _TITLE = "Why"
 ID = "why"
 
 
-def section(diagnosis: Diagnosis) -> Section:
+def section(diagnosis: Diagnosis) -> PageSection:
     """The causes of a whole diagnosis."""
     if not diagnosis.causes:
-        return Section(ID, _TITLE, (NotSeen("A cause", presenter.answer_line(diagnosis) or "none was found"),))
+        return PageSection(ID, _TITLE, (NotSeen("A cause", presenter.answer_line(diagnosis) or "none was found"),))
     shown = presenter.shown_causes(diagnosis, every=False) or diagnosis.causes[:1]
     blocks: list[Block] = [Paragraph(line) for line in (presenter.answer_line(diagnosis),) if line]
     blocks += [_card(cause, diagnosis, place) for place, cause in enumerate(shown)]
@@ -54,16 +54,16 @@ def section(diagnosis: Diagnosis) -> Section:
     lead = (
         "A finding counts for a cause that expects it. Ten points make a cause ten times likelier than its best rival."
     )
-    return Section(ID, _TITLE, tuple(blocks), lead)
+    return PageSection(ID, _TITLE, tuple(blocks), lead)
 
 
-def in_short(look: DiagnosisEvent) -> Section:
+def in_short(look: DiagnosisEvent) -> PageSection:
     """The same of a look of which only the journal's line is left."""
     blocks: tuple[Block, ...] = tuple(_named(cause) for cause in look.causes if cause.named)
     if not blocks:
         blocks = (NotSeen("A cause", f"the look at {look.at} named none"),)
     lead = "Of this diagnosis only what the journal says is left: points and rivals are not."
-    return Section(ID, _TITLE, blocks, lead)
+    return PageSection(ID, _TITLE, blocks, lead)
 
 
 def _named(cause: CauseRecord) -> Card:

@@ -15,8 +15,8 @@ from latdoctor.report.html.document import (
     Fold,
     Listing,
     NotSeen,
+    PageSection,
     Paragraph,
-    Section,
     Table,
 )
 from latdoctor.report.presenter import gap_lines
@@ -25,7 +25,7 @@ WALK, GAPS, NEXT = "walk", "gaps", "next"
 _STATUS = {"read": "read", "partly": "read in part", "failed": "could not be read", "not-asked": "not asked"}
 
 
-def section(diagnosis: Diagnosis) -> Section:
+def section(diagnosis: Diagnosis) -> PageSection:
     """The tier walk: infrastructure, framework, application."""
     blocks: list[Block] = []
     for tier in presenter.tier_lines(diagnosis):
@@ -48,14 +48,14 @@ def section(diagnosis: Diagnosis) -> Section:
     if symptoms:
         blocks.insert(0, Listing(tuple(symptoms), "Symptoms"))
     lead = "Infrastructure, then the framework, then the application. What could not be seen is unknown, never well."
-    return Section(WALK, "What was looked at", tuple(blocks), lead)
+    return PageSection(WALK, "What was looked at", tuple(blocks), lead)
 
 
 def _folded(summary: str, entries: Sequence[Entry]) -> list[Block]:
     return [Fold(summary, (Listing(tuple(entries)),))] if entries else []
 
 
-def gaps(diagnosis: Diagnosis, more: Sequence[str] = ()) -> Section:
+def gaps(diagnosis: Diagnosis, more: Sequence[str] = ()) -> PageSection:
     """What could not be seen, and by which collectors it was looked."""
     lines = (*gap_lines(diagnosis, every=True), *more)
     blocks: list[Block] = (
@@ -69,16 +69,16 @@ def gaps(diagnosis: Diagnosis, more: Sequence[str] = ()) -> Section:
     if rows:
         table = Table("Sources", ("source", "status", "artifacts", "detail"), rows, numbers=(2,))
         blocks.append(Fold(f"{len(rows)} sources", (table,)))
-    return Section(GAPS, "What could not be seen", tuple(blocks))
+    return PageSection(GAPS, "What could not be seen", tuple(blocks))
 
 
-def gaps_in_short(unseen: Sequence[str]) -> Section:
+def gaps_in_short(unseen: Sequence[str]) -> PageSection:
     """The same where only the journal is left."""
     listed = Listing(tuple(Entry(line) for line in unseen))
-    return Section(
+    return PageSection(
         GAPS, "What could not be seen", (listed if unseen else NotSeen("Gaps", "the journal tells of none"),)
     )
 
 
-def next_steps(diagnosis: Diagnosis) -> Section:
-    return Section(NEXT, "Next", (Listing(tuple(Entry(step) for step in presenter.next_steps(diagnosis))),))
+def next_steps(diagnosis: Diagnosis) -> PageSection:
+    return PageSection(NEXT, "Next", (Listing(tuple(Entry(step) for step in presenter.next_steps(diagnosis))),))

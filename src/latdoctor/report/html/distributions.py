@@ -17,7 +17,7 @@ MOST_BARS = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HistogramSpec:
     signal: str
     id: str
     title: str
@@ -25,14 +25,14 @@ class Asked:
     of: str
 
 
-LATENCY = Asked("latency", "latency-spread", "How the latencies spread", "time to the answer", "requests")
+LATENCY = HistogramSpec("latency", "latency-spread", "How the latencies spread", "time to the answer", "requests")
 BATCHES = (
-    Asked("batch.size", "batch-size", "Batch sizes", "requests computed together", "batches"),
-    Asked("batch.tokens", "batch-tokens", "Batch tokens", "tokens computed together", "batches"),
+    HistogramSpec("batch.size", "batch-size", "Batch sizes", "requests computed together", "batches"),
+    HistogramSpec("batch.tokens", "batch-tokens", "Batch tokens", "tokens computed together", "batches"),
 )
 
 
-def histogram_block(asked: Asked, looks: Sequence[Seen]) -> Block:
+def histogram_block(asked: HistogramSpec, looks: Sequence[Seen]) -> Block:
     """One chart of all looks that saw it, or why there is none."""
     found = [(look, one) for look in looks if (one := _largest(look, asked.signal)) is not None]
     if not found:

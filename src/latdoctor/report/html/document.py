@@ -191,7 +191,7 @@ class Beside(Struct, frozen=True):
 Block = Paragraph | NotSeen | Listing | Facts | Table | Lines | Bars | Waterfall | Account | Key | Fold | Card | Beside
 
 
-class Section(Struct, frozen=True):
+class PageSection(Struct, frozen=True):
     id: str
     title: str
     blocks: tuple[Block, ...]
@@ -208,5 +208,5 @@ class Page(Struct, frozen=True):
     scope: str
     answer: Facts
     figures: Facts
-    sections: tuple[Section, ...]
+    sections: tuple[PageSection, ...]
     foot: tuple[str, ...]

@@ -32,8 +32,8 @@ from latdoctor.report.html.document import (
     Listing,
     NotSeen,
     Page,
+    PageSection,
     Paragraph,
-    Section,
     Table,
     Waterfall,
 )
@@ -165,12 +165,12 @@ def _head(page: Page) -> Markup:
     )
 
 
-def _contents(sections: Iterable[Section]) -> Markup:
+def _contents(sections: Iterable[PageSection]) -> Markup:
     links = (element("li", element("a", section.title, href=f"#{section.id}")) for section in sections)
     return element("nav", element("ul", *links), aria_label="Sections")
 
 
-def _section(section: Section) -> Markup:
+def _section(section: PageSection) -> Markup:
     heading = f"{section.id}-title"
     return element(
         "section",

@@ -34,8 +34,8 @@ from latdoctor.report.html.document import (
     Listing,
     Mark,
     NotSeen,
+    PageSection,
     Paragraph,
-    Section,
     Table,
 )
 from latdoctor.report.html.inputs import unix
@@ -122,20 +122,20 @@ def _deadlines(timeline: Timeline, times: Sequence[float]) -> Iterator[Mark]:
             yield Mark(start + stage.due, due, f"{clock(start + stage.due)[11:]} due after {due}: {stage.title}", DUE)
 
 
-def sop(timeline: Timeline) -> Section:
+def sop(timeline: Timeline) -> PageSection:
     """Each stage with its due time, when it was met, and by what margin."""
     if not timeline.stages:
         why = (
             "the incident has no SOP" if not timeline.sop else f"how {timeline.sop} stands was not handed to this page"
         )
-        return Section("sop", "SOP clock", (NotSeen("Stages", why),))
+        return PageSection("sop", "SOP clock", (NotSeen("Stages", why),))
     rows = tuple(_stage(stage) for stage in timeline.stages)
     tones = tuple(_TONES.get(stage.status, "") for stage in timeline.stages)
     table = Table(
         f"SOP {timeline.sop}", ("stage", "due", "status", "met at (UTC)", "margin", "why"), rows, (1, 4), tones
     )
     lead = f"Counted from {timeline.start.at}: {timeline.start.message}, {by_clock(timeline.start.clock)}."
-    return Section("sop", "SOP clock", (table,), lead)
+    return PageSection("sop", "SOP clock", (table,), lead)
 
 
 def _stage(stage: StageReport) -> tuple[str, ...]:
@@ -144,11 +144,11 @@ def _stage(stage: StageReport) -> tuple[str, ...]:
     return stage.title, format_value(stage.due, "time"), stage.status, clock(met) if met else "–", margin, stage.why
 
 
-def mending(timeline: Timeline) -> Section:
+def mending(timeline: Timeline) -> PageSection:
     """What was changed, and the figures before and after."""
     if not timeline.runs:
-        return Section("mending", "Changes", (NotSeen("Changes", "no run of a playbook belongs to this"),))
-    return Section("mending", "Changes", tuple(block for run in timeline.runs for block in _run(run)))
+        return PageSection("mending", "Changes", (NotSeen("Changes", "no run of a playbook belongs to this"),))
+    return PageSection("mending", "Changes", tuple(block for run in timeline.runs for block in _run(run)))
 
 
 def _run(run: RunReport) -> Iterator[Block]:
@@ -177,7 +177,7 @@ def _figure(one: MeasuredSignal) -> tuple[str, ...]:
     return one.message or one.signal, one.subject, before, after, ratio
 
 
-def story(timeline: Timeline) -> Section:
+def story(timeline: Timeline) -> PageSection:
     """Every moment, facts told from inference."""
     moments, note = timeline.moments, ""
     if len(moments) > MOST_MOMENTS:
@@ -193,7 +193,7 @@ def story(timeline: Timeline) -> Section:
         blocks.append(
             Paragraph("≈ by the wall clock: the machine was started anew, or another clock told the time.", QUIET)
         )
-    return Section("timeline", "Timeline", tuple(blocks))
+    return PageSection("timeline", "Timeline", tuple(blocks))
 
 
 def _told(moments: Sequence[TimelineEvent], timeline: Timeline, caption: str, note: str = "") -> Table:
