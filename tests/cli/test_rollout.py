@@ -42,6 +42,6 @@ def test_slow_since_and_the_version_before_it(bot: str, tmp_path: Path) -> None:
     assert not any(subject.endswith("b:8002") for _, _, subject in changes)
     replayed = diagnosed(str(tmp_path / "look.tar.zst"), code=3)
     assert replayed["changes"] == document["changes"]
-    shown = run(["diagnose", str(tmp_path / "look.tar.zst")]).out
+    shown = run(["diagnose", str(tmp_path / "look.tar.zst"), "-v"]).out
     assert "slow since" in shown
     assert "model version v6 → v7" in shown

@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.diagnosis.result import Change, Diagnosis, Onset
 from latdoctor.evidence.model import Origin, Window
-from latdoctor.report import presenter
+from latdoctor.report import time_scope
 
 FEBRUARY, LATER = 1740327858.0, 1740328213.0
 TOLD, TOLD_LATER = "2025-02-23 16:24:18 UTC", "2025-02-23 16:30:13 UTC"
@@ -37,7 +37,7 @@ def test_the_time_is_the_evidences_own_where_it_tells_it(
     diagnosis: Diagnosis, looked: Window, told: Window, said: str
 ) -> None:
     made = msgspec.structs.replace(diagnosis, target="bot", window=looked, evidence_window=told)
-    assert presenter.scope(made) == " · ".join(part for part in ("target bot", said) if part)
+    assert time_scope.scope(made) == " · ".join(part for part in ("target bot", said) if part)
 
 
 def about_then(within: float, *seconds_before: float) -> tuple[Onset, tuple[Change, ...]]:
@@ -65,12 +65,12 @@ def test_what_came_after_is_not_said_to_have_come_before(
     diagnosis: Diagnosis, within: float, seconds_before: Sequence[float], said: list[str]
 ) -> None:
     rise, changes = about_then(within, *seconds_before)
-    first, *found = presenter.since_lines(msgspec.structs.replace(diagnosis, since=rise, changes=changes))
+    first, *found = time_scope.since_lines(msgspec.structs.replace(diagnosis, since=rise, changes=changes))
     assert found == said
     assert first.startswith("slow since 2026-09-21 14:13:30 UTC" + (" (± 30 s)" if within else ""))
 
 
 def test_without_a_rise_nothing_was_before_it(diagnosis: Diagnosis) -> None:
     _, changes = about_then(0.0, 120)
-    (line,) = presenter.since_lines(msgspec.structs.replace(diagnosis, since=None, changes=changes))
+    (line,) = time_scope.since_lines(msgspec.structs.replace(diagnosis, since=None, changes=changes))
     assert line.startswith("Changed recently: ")

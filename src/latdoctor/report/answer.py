@@ -18,7 +18,7 @@ from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, ReasonCode
 from latdoctor.diagnosis.recommend import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause
 from latdoctor.remediation.playbook_loader import shipped
-from latdoctor.report import presenter
+from latdoctor.report import presenter, time_scope
 from latdoctor.report.comparison import headline as comparison_headline
 from latdoctor.report.playbook import facts
 from latdoctor.report.text_utils import wrapped
@@ -255,7 +255,7 @@ def _option(ask: str) -> str:
 
 def _changes(diagnosis: Diagnosis) -> Iterator[Line]:
     """What changed shortly before, at most two."""
-    for line in presenter.change_lines(diagnosis)[:2]:
+    for line in time_scope.change_lines(diagnosis)[:2]:
         yield from (Line(one, rank=Rank.CHANGE) for one in _sentence(line, " ", "   ", 1))
 
 

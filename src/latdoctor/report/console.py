@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import comparison, presenter
+from latdoctor.report import comparison, presenter, time_scope
 from latdoctor.report.answer import answer
 from latdoctor.report.presenter import gap_lines, unexplained
 from latdoctor.units import percent
@@ -37,10 +37,10 @@ def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> Non
 def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
     """The same, piece by piece."""
     yield Text(presenter.headline(diagnosis), style=presenter.LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
-    yield Text(presenter.scope(diagnosis), style="dim")
+    yield Text(time_scope.scope(diagnosis), style="dim")
     if line := presenter.site_line(diagnosis):
         yield Text(line, style="dim")
-    for line in presenter.since_lines(diagnosis):
+    for line in time_scope.since_lines(diagnosis):
         yield Text(line, style="bold")
     for part in _body(diagnosis, verbose=verbose):
         yield Text()

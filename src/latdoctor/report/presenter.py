@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import datetime
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from rich.cells import cell_len, set_cell_size
@@ -14,10 +13,10 @@ from latdoctor.conditions.evaluator import HOLDS, Atom
 from latdoctor.diagnosis.codes import Level, ReasonCode, UserImpact
 from latdoctor.diagnosis.evaluate import FIRED
 from latdoctor.diagnosis.recommend import first_playbook, playbooks_for
-from latdoctor.diagnosis.result import Change, Check, Diagnosis, Onset, RankedCause, RuledOut, Tier
+from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, RuledOut, Tier
 from latdoctor.evidence.model import Origin
 from latdoctor.report.playbook import advised
-from latdoctor.units import format_value, percent
+from latdoctor.units import percent
 
 _SHOWN = 4
 LEVEL_STYLE: Mapping[str, str] = {
@@ -355,122 +354,6 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     return tuple(steps) or ("latdoctor preflight",)
 
 
-_CHANGES = "changes"  # the collector of notes and processes
-_TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
-_SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning, or clocks differ
-_SURE = 1.0  # seconds: a moment that is known to the second is told as it is
-_CENTURY = 3.2e9  # seconds: further ahead lies what is no time at all
-_MAX_CHANGES = 3
-_OF_LATE, _BEFORE, _ABOUT, _AFTER = "Changed recently", "Changed before", "Changed about then", "Changed just after"
-
-
-def scope(diagnosis: Diagnosis) -> str:
-    """What was looked at, and the time that it tells of; where it does not tell, when it was looked at."""
-    looked, known = diagnosis.window, diagnosis.evidence_window
-    parts = [f"target {shortened(diagnosis.target, _TARGET_WIDTH)}"]
-    watched = (looked.seconds or 0.0) >= 1
-    if watched and looked.end is not None:
-        parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {_moment(looked.end)}")
-    begun = looked.start if watched else None
-    if known.start is not None and known.end is not None and (begun is None or known.start < begun - _SLACK):
-        parts.append(f"evidence from {_span(known.start, known.end)}{_ahead(known.end, looked.end)}")
-    elif not watched and looked.end is not None:
-        parts.append(f"looked at {_moment(looked.end)}")
-    return " · ".join(parts)
-
-
-def _ahead(end: float, now: float | None) -> str:
-    """What a reader must know of times that lie in the future: most often their zone was not told."""
-    if now is None or not _SLACK < end - now < _CENTURY:
-        return ""
-    return f", {format_value(end - now, 'time')} ahead of the clock here"
-
-
-def since(diagnosis: Diagnosis) -> str:
-    """Since when it is slow: `since 01:00:43 (34 s)`; empty where it is not known, or nothing is wrong."""
-    onset = None if diagnosis.verdict.level == Level.HEALTHY else diagnosis.since
-    if onset is None:
-        return ""
-    about = f" (± {format_value(onset.within, 'time')})" if onset.within > _SURE else ""
-    end = onset.until if onset.until is not None else diagnosis.evidence_window.end
-    lasted = f", {format_value(end - onset.time, 'time')}" if end is not None and end > onset.time else ""
-    until = f" until {_clock(onset.until, _moment(onset.time)[:10])}" if onset.until is not None else ""
-    return f"since {_moment(onset.time)}{about}{until}{lasted}"
-
-
-def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """Since when it is slow, and what changed shortly before, at about that time, and just after it."""
-    lines = []
-    onset = None if diagnosis.verdict.level == Level.HEALTHY else diagnosis.since
-    if onset is not None:
-        name = onset.signal.rpartition(".")[2].upper()
-        rise = f"{name} {format_value(onset.before, 'time')} before, {format_value(onset.after, 'time')} then"
-        lines.append(f"slow {since(diagnosis)}: {rise} ({shortened(onset.subject)})")
-    return (*lines, *change_lines(diagnosis))
-
-
-def change_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What changed shortly before, at about that time, and just after it."""
-    if diagnosis.verdict.level == Level.HEALTHY:
-        return ()
-    if diagnosis.changes:
-        return tuple(_changed(diagnosis, _moment(diagnosis.since.time)[:10] if diagnosis.since else ""))
-    return (f"{_BEFORE}: {_no_change(diagnosis)}",) if diagnosis.since else ()
-
-
 def tier_noun(tier: str) -> str:
     """What a tier is about, for a reader."""
     return {"infrastructure": "the GPU and the host", "framework": "the framework"}.get(tier, "the application")
-
-
-def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
-    """The nearest changes: one that came after the onset, or may have, is not said to have come before it."""
-    shown = [(_when(one, diagnosis.since), one) for one in diagnosis.changes[:_MAX_CHANGES]]
-    left = len(diagnosis.changes) - len(shown)
-    for when in (_OF_LATE, _BEFORE, _ABOUT, _AFTER):
-        known = "; ".join(
-            f"{_clock(one.time, day)} {one.message} ({shortened(one.subject)})" for of, one in shown if of == when
-        )
-        if known:
-            yield f"{when}: {known}" + (f" and {left} more" if left else "")
-            left = 0
-
-
-def _when(change: Change, since: Onset | None) -> str:
-    if since is None:
-        return _OF_LATE
-    if change.seconds_before > since.within:
-        return _BEFORE
-    return _AFTER if change.seconds_before < -since.within else _ABOUT
-
-
-def _no_change(diagnosis: Diagnosis) -> str:
-    """What an answer without a change may say: where one was looked for in vain, that is no "none"."""
-    unread = [gap.reason for gap in diagnosis.gaps if gap.source == _CHANGES]
-    if not unread:
-        return "no change seen in what was read"
-    more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-    failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
-    known = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
-    return f"{known} ({unread[0]}{more})"
-
-
-def _clock(time: float, day: str) -> str:
-    """A moment without the day where that is told already."""
-    moment = _moment(time)
-    return moment[11:19] if moment.startswith(day or "no day") else moment
-
-
-def _span(start: float, end: float) -> str:
-    first, last = _moment(start), _moment(end)
-    if first == last:
-        return first
-    same_day = first[:10] == last[:10]
-    return f"{first.removesuffix(' UTC')} to {last[11:] if same_day else last}"
-
-
-def _moment(time: float) -> str:
-    try:
-        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):  # a source may tell of any number
-        return "a time that makes no sense"

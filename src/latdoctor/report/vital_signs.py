@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
-from latdoctor.report import presenter
+from latdoctor.report import presenter, time_scope
 from latdoctor.report.text_utils import wrapped
 from latdoctor.units import format_value
 
@@ -105,7 +105,7 @@ def harm(diagnosis: Diagnosis) -> str:
     rates = [_phrase(signs[name]) for name in ("arrival.rate", "completion.rate") if name in signs]
     parts += [", ".join(rates)] if rates else []
     said = ", ".join(parts)
-    if since := presenter.since(diagnosis):
+    if since := time_scope.since(diagnosis):
         said = f"{said}, {since}" if said else since
     if level == Level.INCONCLUSIVE:
         nothing = (
@@ -150,7 +150,7 @@ def _missing(diagnosis: Diagnosis) -> str:
 
 def subject_of(diagnosis: Diagnosis) -> str:
     """What was observed and when: the service's name, else the file or address."""
-    return presenter.scope(diagnosis).removeprefix("target ")
+    return time_scope.scope(diagnosis).removeprefix("target ")
 
 
 def _phrase(sign: Vital) -> str:

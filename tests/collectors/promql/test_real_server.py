@@ -119,7 +119,7 @@ def test_the_history_turns_where_it_did(seen: Evidence, signal: str, subject: st
 
 def test_a_young_targets_history_does_not_begin_with_a_change(real: str) -> None:
     _, evidence = asked(real, since=300, window=60)
-    assert not [gap for gap in evidence.gaps if "samples come" in gap.reason]
+    assert not [gap for gap in evidence.gaps if "contain few samples" in gap.reason]
     rates = series(evidence, "completion.rate", C)
     assert rates.times[0] >= END - YOUNG
     assert [round(value, 3) for value in rates.values] == [2.0] * len(rates.values)
@@ -127,8 +127,8 @@ def test_a_young_targets_history_does_not_begin_with_a_change(real: str) -> None
 
 def test_too_few_samples_in_the_window_are_reported(real: str) -> None:
     _, evidence = asked(real, window=30)
-    (gap,) = (gap for gap in evidence.gaps if "samples come" in gap.reason)
-    assert "every 15 s, so 30 s hold few" in gap.reason
+    (gap,) = (gap for gap in evidence.gaps if "contain few samples" in gap.reason)
+    assert "interval is 15 s, so 30 s contain few samples" in gap.reason
 
 
 def test_a_restart_is_no_negative_rate(real: str) -> None:
@@ -196,5 +196,5 @@ def test_more_targets_than_are_read_are_reported(real: str, monkeypatch: pytest.
     monkeypatch.setattr(collector, "MAX_TARGETS", 2)
     _, evidence = asked(real)
     assert {one.subject for one in evidence.readings} == {A, B}
-    (gap,) = (gap for gap in evidence.gaps if "left unread" in gap.reason)
+    (gap,) = (gap for gap in evidence.gaps if "were not read" in gap.reason)
     assert "2 more targets" in gap.reason

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from latdoctor.collectors.torch_trace import operators
 from latdoctor.collectors.torch_trace.disk_spill import NO_KEY, ROW
 from latdoctor.collectors.torch_trace.event_store import COPY, KERNEL, MODULE, OPERATOR
-from latdoctor.collectors.torch_trace.host_calls import Delays, DurationHistogram
+from latdoctor.collectors.torch_trace.host_calls import DurationHistogram, LaunchDelaySweep
 from latdoctor.collectors.torch_trace.operators import LayerAssigner
 from latdoctor.collectors.torch_trace.sweep import Rows
 from latdoctor.evidence.model import Evidence
@@ -177,7 +177,7 @@ def test_windows_change_no_delay(
 ) -> None:
     taken = rows([(start, dur, key, COPY if copy else KERNEL) for start, dur, key, copy in work])
     launches = rows([(start, 1, key or int(NO_KEY), 0) for start, key in calls])
-    delays = Delays()
+    delays = LaunchDelaySweep()
     for low, high in pairwise([-np.inf, *sorted(edges), np.inf]):
         parts = [part.where((part.starts >= low) & (part.starts < high)) for part in (taken, launches)]
         delays.take(*parts)

@@ -185,7 +185,7 @@ def test_a_folder_is_read_without_further_processes_too(tmp_path: Path, monkeypa
     monkeypatch.setattr(reading, "processors", lambda: 1)
     assert COLLECTOR.parse(found) == several
     monkeypatch.setattr(reading, "processors", lambda: 2)
-    monkeypatch.setattr(reading, "Child", lambda work: (_ for _ in ()).throw(OSError(11, "no more processes")))
+    monkeypatch.setattr(reading, "ChildProcess", lambda work: (_ for _ in ()).throw(OSError(11, "no more processes")))
     assert COLLECTOR.parse(found) == several
 
 

@@ -142,7 +142,7 @@ def test_serving_that_never_gets_ready_says_so_and_leaves_nothing_behind() -> No
     async def test() -> None:
         patience = msgspec.structs.replace(QUICK, start=0.3)
         options = RouterOptions(commands("a", mode="never-ready"), patience=patience)
-        with pytest.raises(OperationError, match="did not get there"):
+        with pytest.raises(OperationError, match="did not reach the expected state"):
             await serve_router(options, announce=lambda _: pytest.fail("nothing is ready"), signals=())
 
     run(test)

@@ -155,7 +155,7 @@ def test_port_in_use_is_reported() -> None:
             command(*SMALL, "--port", port), capture_output=True, text=True, check=False, timeout=STARTS_WITHIN
         )
     assert done.returncode == 1
-    assert "cannot be had" in done.stderr
+    assert "is not available" in done.stderr
 
 
 def test_without_the_extra_one_clear_error() -> None:

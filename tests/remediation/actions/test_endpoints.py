@@ -121,7 +121,7 @@ def test_only_what_is_allowed_is_asked() -> None:
 
 def test_a_name_for_this_machine_is_refused_unless_it_is_listed() -> None:
     with json_served() as server, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("latdoctor.remediation.admin_api.resolved", lambda *_: ["127.0.0.1"])
+        patched.setattr("latdoctor.remediation.admin_api.resolve_host", lambda *_: ["127.0.0.1"])
         named = server.url.replace("127.0.0.1", "config.example")
         target = Target("page", "http", allow=(named,))
         page = JSON.resource(Access(target, Secret(TOKEN)), f"PUT {named}/x")

@@ -8,7 +8,7 @@ from latdoctor import __version__
 from latdoctor.diagnosis.recommend import first_playbook
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.incident.timeline_model import Timeline, TimelineSubject
-from latdoctor.report import presenter
+from latdoctor.report import presenter, time_scope
 from latdoctor.report.html import causes, coverage, distributions, time_series
 from latdoctor.report.html import timeline as course
 from latdoctor.report.html.charts import NOT_SEEN, clock
@@ -58,7 +58,7 @@ def answer(seen: Seen, diagnosis: Diagnosis) -> Facts:
     """Harm, since when, what to do, whom to wake."""
     harm = _harm(diagnosis)
     facts = [Fact("harm", harm)] if harm else []
-    facts += [Fact(*_since(line)) for line in presenter.since_lines(diagnosis)]
+    facts += [Fact(*_since(line)) for line in time_scope.since_lines(diagnosis)]
     cause = _first(diagnosis)
     facts += [Fact(label, message) for label, message in presenter.advice(cause)] if cause else []
     return Facts((*facts, *([Fact("missing", seen.why)] if seen.why else [])))
@@ -75,7 +75,7 @@ def _told(timeline: Timeline, looks: Sequence[Seen]) -> Iterator[Fact]:
         worst = diagnoses[AT_WORST]
         yield Fact("at worst", _harm(worst) or worst.verdict.message)
         if worst.since is not None:
-            yield from (Fact(*_since(line)) for line in presenter.since_lines(worst)[:1])
+            yield from (Fact(*_since(line)) for line in time_scope.since_lines(worst)[:1])
     for run in timeline.runs:
         yield Fact("done", f"{run.title or run.playbook or run.id}: {run.outcome or 'not ended'}")
     if AFTER in diagnoses:
@@ -158,7 +158,7 @@ def of_diagnosis(diagnosis: Diagnosis, looks: Sequence[Seen]) -> Page:
         badge=diagnosis.verdict.level,
         tone=_TONES.get(diagnosis.verdict.level, ""),
         headline=headline(diagnosis),
-        scope=presenter.scope(diagnosis),
+        scope=time_scope.scope(diagnosis),
         answer=answer(looks[-1], diagnosis),
         figures=figures(looks[-1], diagnosis),
         sections=(
