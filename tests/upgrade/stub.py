@@ -29,7 +29,7 @@ CONFIG: dict[str, dict[str, Any]] = {
     "queue": {"max_requests": 100_000, "max_tokens": 100_000_000},
     "governance": {"lanes": False},
 }
-RATE = 1000.0  # requests per second: enough for a P99 of one second
+RATE = 3000.0  # requests per second: enough for a P99 of one second
 EDGES = ("0.1", "0.5", "1", "5", "+Inf")  # seconds
 FAST, SLOW = 1, 3  # the buckets of 0.3 s and of 3 s
 LABELS = 'replica="r1",backend="cpu"'

@@ -14,7 +14,7 @@ from latdoctor.collectors.torch_trace.disk_spill import NO_KEY, ROW
 from latdoctor.collectors.torch_trace.event_store import COPY, KERNEL, MODULE, OPERATOR
 from latdoctor.collectors.torch_trace.host_calls import DurationHistogram, LaunchDelaySweep
 from latdoctor.collectors.torch_trace.operators import LayerAssigner
-from latdoctor.collectors.torch_trace.sweep import Rows
+from latdoctor.collectors.torch_trace.sweep import WindowRows
 from latdoctor.evidence.model import Evidence
 from tests.collectors.torch_trace.synthetic_traces import Json, call, event, evidence, kernel, readings, values
 
@@ -165,10 +165,10 @@ WORK = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20), st.integers(0,
 CALLS = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 25)), max_size=25, unique_by=lambda pair: pair[1])
 
 
-def rows(table: list[tuple[int, int, int, int]]) -> Rows:
+def rows(table: list[tuple[int, int, int, int]]) -> WindowRows:
     """From (start, dur, key, place)."""
     start, dur, key, place = (np.array([row[at] for row in sorted(table)], float) for at in range(4))
-    return Rows(start, start + dur, np.zeros(len(start), np.int32), place.astype(np.int32), key)
+    return WindowRows(start, start + dur, np.zeros(len(start), np.int32), place.astype(np.int32), key)
 
 
 @given(WORK, CALLS, st.sets(st.integers(1, 60), max_size=4))
