@@ -49,7 +49,7 @@ import importlib.util, sys, msgspec
 spec = importlib.util.spec_from_file_location("events", {str(EVENTS_MODULE)!r})
 events = importlib.util.module_from_spec(spec); sys.modules["events"] = events; spec.loader.exec_module(events)
 class Whole(msgspec.Struct, rename={{"events": "traceEvents"}}):
-    events: list[events.Event]
+    events: list[events.TraceEvent]
 whole = msgspec.json.decode(open(sys.argv[1], "rb").read(), type=Whole)
 print(len(whole.events), 0)
 """
@@ -58,7 +58,7 @@ READ = f"""
 import os, resource, sys, types
 from pathlib import Path
 # The other sources are no part of the comparison: their package is there, but what it would load is not.
-collect = sys.modules["latdoctor.collectors"] = types.ModuleType("latdoctor.collectors")
+collectors = sys.modules["latdoctor.collectors"] = types.ModuleType("latdoctor.collectors")
 collectors.__path__ = [{str(SOURCE / "latdoctor" / "collectors")!r}]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the collector does
 from latdoctor.collectors.torch_trace.reader import read_trace
