@@ -73,15 +73,3 @@ class DefinitionError(LatdoctorError):
 
     def __str__(self) -> str:
         return "\n".join([*(str(problem) for problem in self.problems), super().__str__()])
-
-
-UNDECODABLE: tuple[type[Exception], type[Exception], type[Exception]]  # of decoding JSON from outside
-
-
-def __getattr__(name: str) -> object:
-    """UNDECODABLE, made when first used: msgspec would be a tenth of the time of `--help`."""
-    if name == "UNDECODABLE":
-        import msgspec
-
-        return (msgspec.MsgspecError, UnicodeError, RecursionError)  # the last two are not msgspec's own
-    raise AttributeError(name)

@@ -200,8 +200,9 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[PastIncident, ...]:
 def _diagnosis(path: Path) -> Diagnosis:
     """Raises UsageError."""
     from latdoctor.cli.remediation_session import bounded
+    from latdoctor.decode_errors import UNDECODABLE
     from latdoctor.diagnosis.document import parse_diagnosis
-    from latdoctor.errors import UNDECODABLE, UsageError
+    from latdoctor.errors import UsageError
 
     try:
         return parse_diagnosis(bounded(path))

@@ -21,9 +21,10 @@ from latdoctor.cli.playbooks import library
 from latdoctor.cli.remediate_targets import Ways, again, must_be_named, of_what_was_named, ways_in
 from latdoctor.cli.request import Ask, ask, settings_of
 from latdoctor.cli.session import rule_set
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.document import parse_diagnosis
-from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError, UsageError
+from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.bundle import Context
 from latdoctor.incident.recorder import unreadable_as_error
 from latdoctor.journal import state_dir

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import to_json
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.errors import UNDECODABLE, BundleError
+from latdoctor.errors import BundleError
 from latdoctor.evaluation.baselines import BASELINES
 from latdoctor.evaluation.baselines.adapter import METRIC_SOURCES, ranking_method
 from latdoctor.evaluation.diagnose_runs import DiagnosedVariant, VariantAnswer, diagnose_variants

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 import msgspec
 
 from latdoctor import __version__
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.rule_loader import shipped
-from latdoctor.errors import UNDECODABLE, BundleError, LatdoctorError
+from latdoctor.errors import BundleError, LatdoctorError
 from latdoctor.evaluation.ground_truth import GroundTruth, IncidentContext, RunKind, TimeRange
 from latdoctor.evaluation.recording import RecordingAttempt, run_failed
 from latdoctor.evaluation.variants import slice_bundle

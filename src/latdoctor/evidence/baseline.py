@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UNDECODABLE, BundleError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import BundleError
 from latdoctor.evidence.model import Evidence, Gap, is_unknown
 from latdoctor.output_file import cannot_write, must_be_writable, stands
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UNDECODABLE, BundleError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import BundleError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.archive import FOREIGN, RIGHTS, is_cut_off, pack, safe_name, unpack
 from latdoctor.evidence.bundle import Artifact, Bundle, Context

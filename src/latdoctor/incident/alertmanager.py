@@ -19,7 +19,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, Struct, field
 
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 from latdoctor.incident.events import Alert, AlertsReceived, AlertStatus
 from latdoctor.incident.recorder import field_without_credentials, without_credentials
 from latdoctor.sanitize import clean, counted

@@ -14,9 +14,10 @@ from pathlib import Path
 import msgspec
 
 from latdoctor import __version__
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.document import parse_diagnosis
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError
+from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.redaction import bundle as redacting

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from latdoctor.conditions.evaluator import FAILS, HOLDS
-from latdoctor.errors import UNDECODABLE
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.incident import slo_samples
 from latdoctor.incident.elapsed import ElapsedTimes
 from latdoctor.incident.slo_samples import SloState

@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 
-from latdoctor.errors import UNDECODABLE, LatdoctorError, OperationError, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.redaction.redactor import HIDDEN, without_secrets
 from latdoctor.incident import events
 from latdoctor.incident.events import IncidentOutcome

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 
 from msgspec import Struct
 
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.errors import UNDECODABLE
 from latdoctor.evidence.model import kind_of
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import of_incident

@@ -13,8 +13,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.dialects.model import NOTHING_COUNTED
-from latdoctor.errors import UNDECODABLE
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Distribution, Evidence, Reading, Window
 from latdoctor.incident.elapsed import ElapsedTimes

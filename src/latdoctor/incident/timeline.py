@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UNDECODABLE
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import ElapsedTimes, between, is_time, of_entries, of_incident, rfc3339, start_of

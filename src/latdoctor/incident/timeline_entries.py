@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 import msgspec
 
 from latdoctor.conditions.evaluator import show
-from latdoctor.errors import UNDECODABLE
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.incident import events, slo_samples
 from latdoctor.incident.elapsed import UNNAMED_CLOCK, ClockType, ElapsedTimes, is_time, rfc3339
 from latdoctor.incident.events import AlertStatus, Confirmation, OpenedBy

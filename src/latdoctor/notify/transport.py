@@ -20,7 +20,8 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 from msgspec import Raw
 
-from latdoctor.errors import UNDECODABLE, OperationError, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import OperationError, UsageError
 from latdoctor.http.address import PORTS, Address, ResolveHost, is_plain_path, is_public, is_under, parse_address
 from latdoctor.http.client import HttpRequest, HttpResponse, RequestFailure, Secret, redact_secrets, send_request
 from latdoctor.notify.receiver import Message, Receiver, ReceiverKind

@@ -9,7 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 from latdoctor.http.address import (
     PORTS,
     Address,

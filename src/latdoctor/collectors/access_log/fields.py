@@ -15,7 +15,8 @@ import msgspec
 
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 
 Fields = Mapping[str, object]
 

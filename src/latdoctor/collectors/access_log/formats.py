@@ -19,7 +19,7 @@ import msgspec
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log import fields
 from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
-from latdoctor.errors import UNDECODABLE
+from latdoctor.decode_errors import UNDECODABLE
 
 MAX_LINE = 64 << 10  # bytes; longer lines are skipped
 

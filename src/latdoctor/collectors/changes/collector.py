@@ -18,7 +18,8 @@ from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log.entry import Timestamp
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
 from latdoctor.collectors.changes import process
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value, to_json
 from latdoctor.evidence.redaction.redactor import without_secrets

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.collectors.procfs import parse_stat
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value
 from latdoctor.sanitize import clean

@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.collectors.host.cgroups import cgroup_folders
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 
 SCHEMA_VERSION = 1

@@ -14,7 +14,8 @@ import msgspec
 
 from latdoctor.collectors.logs import line_prefix
 from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d{1,4}: SXid \(")
 _MOMENT = re.compile(

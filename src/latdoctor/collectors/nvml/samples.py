@@ -8,7 +8,8 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 
 SCHEMA_VERSION = 1

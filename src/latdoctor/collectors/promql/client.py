@@ -18,7 +18,8 @@ from msgspec import Struct
 
 from latdoctor.collectors.base import ApiEndpoint
 from latdoctor.collectors.prometheus.scrape import redact_url
-from latdoctor.errors import UNDECODABLE, SourceError, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError, UsageError
 from latdoctor.http.address import is_loopback
 from latdoctor.sanitize import clean
 

@@ -10,10 +10,11 @@ from msgspec import Struct, field
 
 from latdoctor.collectors.base import PrometheusServer
 from latdoctor.collectors.promql.client import PromqlQuery, QueryResult
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.dialects import promql
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.model import Dialect
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.errors import SourceError
 from latdoctor.sanitize import clean
 
 STEPS = 10  # of the judged window, as in a live collection

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 from latdoctor.sanitize import clean
 
 MAX_BYTES = 64 << 20

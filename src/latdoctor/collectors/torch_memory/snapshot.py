@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 
 MAX_BYTES = 16 << 20
 _KEYS = ("allocated_bytes.all.current", "reserved_bytes.all.current", "num_alloc_retries")

@@ -34,7 +34,8 @@ from latdoctor.collectors.torch_trace.events import (
     mended,
     why_no_events,
 )
-from latdoctor.errors import UNDECODABLE, SourceError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import SourceError
 from latdoctor.sanitize import clean
 
 # Measured: pieces of 2 to 4 MB are read fastest, larger ones fall out of the processor's cache.

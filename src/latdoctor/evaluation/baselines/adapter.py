@@ -15,8 +15,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis import rule_loader
-from latdoctor.errors import UNDECODABLE, BundleError, OperationError
+from latdoctor.errors import BundleError, OperationError
 from latdoctor.evaluation.baselines.methods import BaselineMethod, MetricScores, Signals, scored
 from latdoctor.evaluation.baselines.metric_to_cause import (
     CauseMapping,

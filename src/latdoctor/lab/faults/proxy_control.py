@@ -15,7 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 from latdoctor.lab.faults.tcp_proxy import FaultProxy
 from latdoctor.lab.faults.toxics import Toxic
 from latdoctor.lab.http_server import HttpServer

@@ -18,7 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from latdoctor.errors import UNDECODABLE, LatdoctorError, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.http.address import is_loopback
 from latdoctor.lab.server import request_parser
 from latdoctor.lab.server.config import ServerConfig, knobs

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UNDECODABLE
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server.config import DependencyConfig
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.request_context import RequestContext

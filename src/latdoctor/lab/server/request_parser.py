@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta, Struct
 from starlette.requests import Request
 
-from latdoctor.errors import UNDECODABLE
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.sanitize import clean
 

@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from yarl import URL
 
-from latdoctor.errors import UNDECODABLE
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server.errors import BadRequest, ClientGone, RequestRefused, Unavailable
 from latdoctor.lab.server.replica_pool import Replica, ReplicaPool
 from latdoctor.lab.server.router_metrics import CONTENT_TYPE, RouterMetrics

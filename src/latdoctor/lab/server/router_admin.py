@@ -17,7 +17,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from latdoctor.errors import UNDECODABLE, OperationError, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.admin import AdminGuard
 from latdoctor.lab.server.errors import BadRequest, RequestRefused
 from latdoctor.lab.server.replica_pool import ReplicaPool

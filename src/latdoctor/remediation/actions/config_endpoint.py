@@ -13,7 +13,8 @@ from typing import Any
 
 import msgspec
 
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import base, value_parsing
 from latdoctor.remediation.admin_api import AdminRequest, checked, exchange, json_object
 from latdoctor.remediation.change import Deadline, Refused, State, Value, Values

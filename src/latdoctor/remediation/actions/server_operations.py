@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import base, value_parsing
 from latdoctor.remediation.admin_api import AdminRequest, checked, exchange
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Values

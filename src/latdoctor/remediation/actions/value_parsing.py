@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 from latdoctor.remediation.change import Value
 from latdoctor.sanitize import clean
 from latdoctor.units import Quantity, parse_quantity

@@ -14,7 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from latdoctor.errors import UNDECODABLE, UsageError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import UsageError
 from latdoctor.lab.faults.agent.disturbances import (
     Disturbance,
     block_loop,
