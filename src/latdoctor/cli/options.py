@@ -165,9 +165,6 @@ def _sources(values: dict[str, Any], taken: list[Field[Any]]) -> SourceOptions:
     return SourceOptions(**plain)
 
 
-BundleArgument = Annotated[
-    Path | None, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle; otherwise the sources are read now.")
-]
 Target = Annotated[
     str | None, typer.Option("--target", metavar="NAME", help="A target of latdoctor.yaml, or a name for this one.")
 ]
@@ -182,7 +179,6 @@ Html = Annotated[
     Path | None,
     typer.Option("--html", metavar="FILE", readable=False, help="Also write the answer as an HTML page to a new file."),
 ]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Print every value that both have.")]
 Incident = Annotated[
     str | None, typer.Option("--incident", metavar="ID", help="The incident to record this in (default: the open one).")
 ]

@@ -21,7 +21,6 @@ from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Labels, Value
 
 OPERATORS = ("<=", ">=", "!=", "<", ">", "=", "in", "within")
-_VALUES_SHOWN = 6  # of a long list of codes, for a reader
 SLO_TERMS = {"slo.p99": "time", "slo.error_ratio": "ratio"}
 
 

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -28,10 +27,6 @@ from latdoctor.evidence.redaction.bundle import copied
 from latdoctor.evidence.redaction.redactor import Redaction, Redactor
 from latdoctor.output_file import cannot_write, must_be_writable, stands
 from latdoctor.sanitize import clean
-
-if TYPE_CHECKING:
-    pass
-
 
 SCHEMA_VERSION = "1"
 

@@ -47,7 +47,7 @@ class Rank(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the answer. `style` is rich's; `level` where the verdict stands in it."""
+    """One line of the answer. `style` is rich's."""
 
     text: str
     style: str = ""
@@ -95,10 +95,8 @@ def _fitted(parts: Sequence[list[Line]], height: int) -> tuple[Line, ...]:
 def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
     """How bad it is in numbers, since when, and what was observed."""
     level = diagnosis.verdict.level
-    said = harm(diagnosis)
-    first, *rest = wrapped(f"{level.upper()}  {said}", "", "  ")[:2]
-    yield Line(first, presenter.LEVEL_STYLE.get(level, "bold"))
-    yield from (Line(more, presenter.LEVEL_STYLE.get(level, "bold")) for more in rest)
+    for line in wrapped(f"{level.upper()}  {harm(diagnosis)}", "", "  ")[:2]:
+        yield Line(line, presenter.LEVEL_STYLE.get(level, "bold"))
     yield Line(wrapped(subject_of(diagnosis))[0], "dim")
 
 
@@ -123,10 +121,10 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
         for number, cause in enumerate(chosen, 1):
             yield from _cause(number, cause, checks, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
         if kind == AnswerKind.NAMED and (rival := _rival(diagnosis)):
-            yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(rival, "    or: ", " " * 8))
+            yield from _evidence_lines(rival, "    or: ")
         return
     yield from _unknown_cause(diagnosis, checks)
-    yield from measured(diagnosis, Line)
+    yield from map(Line, measured(diagnosis))
 
 
 def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set[str], *, most: int) -> Iterator[Line]:
@@ -135,7 +133,7 @@ def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set
     title = presenter.shortened(cause.title, width - 2)
     yield Line(f" {number}  {title}{' ' * max(2, WIDTH - 4 - cell_len(title) - cell_len(share))}{share}", "bold")
     for sentence in _evidence(cause, checks, shown)[:most]:
-        yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, " " * _INDENT, " " * (_INDENT + 2)))
+        yield from _evidence_lines(sentence, " " * _INDENT)
 
 
 def _evidence(cause: RankedCause, checks: dict[str, Check], shown: set[str]) -> list[str]:
@@ -153,7 +151,7 @@ def _evidence(cause: RankedCause, checks: dict[str, Check], shown: set[str]) -> 
 
 
 def _rival(diagnosis: Diagnosis) -> str:
-    """A cause that is nearly as likely as a named one, and what would decide."""
+    """A cause that is nearly as likely as a named one."""
     named = set(diagnosis.answer.causes)
     rival = next((one for one in diagnosis.causes if one.id not in named and one.probability >= _NEAR), None)
     return f"{rival.title} ({percent(rival.probability)})" if rival else ""
@@ -170,13 +168,13 @@ def _unknown_cause(diagnosis: Diagnosis, checks: dict[str, Check]) -> Iterator[L
     left = [checks[name].message for name in diagnosis.answer.unexplained]
     left = left or [check.message for check in checks.values() if check.status == CheckStatus.FIRED]
     for sentence in left[:_MAX_EVIDENCE]:
-        yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, "    ", " " * (_INDENT + 2)))
+        yield from _evidence_lines(sentence, "    ")
     nearest = next(iter(diagnosis.causes), None)
     if nearest and nearest.probability >= presenter.NEAR:
         against = next((checks[name] for name in nearest.evidence_against if name in checks), None)
         why = f"; against it: {_against(against)}" if against else ""
         sentence = f"nearest: {nearest.title} ({percent(nearest.probability)}){why}"
-        yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, "    ", " " * (_INDENT + 2)))
+        yield from _evidence_lines(sentence, "    ")
 
 
 def _against(check: Check) -> str:
@@ -230,16 +228,20 @@ def _sentence(text: str, first: str, rest: str, most: int = 2) -> list[str]:
     return lines
 
 
-def _labelled(label: str, sentence: str, *, most: int, rank: Rank = Rank.DO) -> Iterator[Line]:
-    lines = _sentence(sentence, f" {label:<5} ", " " * 7, most)
-    yield from (Line(line, rank=rank) for line in lines)
+def _evidence_lines(sentence: str, first: str) -> Iterator[Line]:
+    """A sentence below a cause; its second line is indented further, by which `_fitted` knows it."""
+    yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, first, " " * (_INDENT + 2)))
+
+
+def _labelled(label: str, sentence: str, *, most: int) -> Iterator[Line]:
+    yield from (Line(line, rank=Rank.DO) for line in _sentence(sentence, f" {label:<5} ", " " * 7, most))
 
 
 def _find_out(diagnosis: Diagnosis) -> Iterator[Line]:
     """Where no cause is named: the source that would help most."""
-    reasons = [reason for check in diagnosis.checks if check.required for reason in check.reasons]
     if diagnosis.verdict.level == Level.HEALTHY:
         return
+    reasons = [reason for check in diagnosis.checks if check.required for reason in check.reasons]
     if file_noun(diagnosis):
         yield from _labelled("Next", "do users suffer? latdoctor diagnose --server URL --slo 500ms", most=1)
     elif any(reason.code == ReasonCode.NO_SLO for reason in reasons):

@@ -29,7 +29,6 @@ _MOST, _STAGES = 4, 5  # lines of each kind, and open stages; the documents have
 _WIDE = 200  # characters of an external text
 _LONG = 500  # of a message with a path in it
 _BAR = 40  # columns
-_ROOMY = 64  # columns of the complete table
 _DAYS = 48  # hours, from which on a duration is in days
 
 

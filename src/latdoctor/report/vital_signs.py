@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Iterator
+from itertools import islice
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.report import presenter, time_scope
 from latdoctor.report.text_utils import wrapped
 from latdoctor.units import format_value
-
-Made = TypeVar("Made")
 
 # How a vital sign is said; {} is its value with the unit.
 _PHRASES = {
@@ -108,11 +106,8 @@ def harm(diagnosis: Diagnosis) -> str:
     if since := time_scope.since(diagnosis):
         said = f"{said}, {since}" if said else since
     if level == Level.INCONCLUSIVE:
-        nothing = (
-            "no cause found"
-            if any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
-            else "nothing wrong found"
-        )
+        fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
+        nothing = "no cause found" if fired else "nothing wrong found"
         if (noun := file_noun(diagnosis)) and not said:
             return f"{nothing} in this {noun}; latency and load were not in it"
         return f"{nothing}; {_missing(diagnosis)}" + (f"; {said}" if said else "")
@@ -139,12 +134,8 @@ def _tells(sign: Vital, level: Level) -> bool:
 
 def _missing(diagnosis: Diagnosis) -> str:
     """The kinds of essentials that were not measured, in the user's words."""
-    lacking = {check.id for check in diagnosis.checks if check.required and check.status == CheckStatus.NOT_EVALUATED}
-    nouns = dict.fromkeys(
-        presenter.ESSENTIALS.get(check.id, presenter.tier_noun(check.tier))
-        for check in diagnosis.checks
-        if check.id in lacking
-    )
+    lacking = (one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED)
+    nouns = dict.fromkeys(presenter.ESSENTIALS.get(one.id, presenter.tier_noun(one.tier)) for one in lacking)
     return f"not measured: {', '.join(nouns)}" if nouns else "too little was measured to call it healthy"
 
 
@@ -157,10 +148,9 @@ def _phrase(sign: Vital) -> str:
     return _PHRASES[sign.signal].format(sign.shown)
 
 
-def measured(diagnosis: Diagnosis, make: Callable[[str], Made]) -> Iterator[Made]:
+def measured(diagnosis: Diagnosis) -> Iterator[str]:
     """What was measured although nothing is named: at most six lines, those already in the headline left out."""
-    lines = list(_measured(diagnosis))[:_MAX_LINES]
-    yield from (make(line) for line in lines)
+    return islice(_measured(diagnosis), _MAX_LINES)
 
 
 def _measured(diagnosis: Diagnosis) -> Iterator[str]:

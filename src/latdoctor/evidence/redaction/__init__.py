@@ -1,1 +1,1 @@
-"""evidence.redaction"""
+"""Taking prompts, secrets, addresses and user ids out of raw artifacts."""

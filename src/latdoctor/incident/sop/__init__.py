@@ -1,1 +1,1 @@
-"""incident.sop"""
+"""Standard operating procedures: their types, their files, and the clock of their stages."""

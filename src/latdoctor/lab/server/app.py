@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 from starlette.applications import Starlette
@@ -14,9 +13,6 @@ from starlette.routing import BaseRoute, Route
 
 from latdoctor.lab.server.inference_server import InferenceServer
 from latdoctor.lab.server.metrics import CONTENT_TYPE
-
-if TYPE_CHECKING:
-    pass
 
 READY, UNAVAILABLE, FAILED = 200, 503, 500
 

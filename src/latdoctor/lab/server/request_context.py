@@ -13,8 +13,6 @@ from latdoctor.lab.server.request_parser import IntentRequest
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-if TYPE_CHECKING:
-    pass
 
 # Token ids of a text, or feature frames of audio.
 ModelInput: TypeAlias = "Sequence[int] | NDArray[np.float32]"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -13,13 +13,6 @@ from starlette.requests import Request
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.sanitize import clean
-
-if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
-    pass
-
 
 MAX_BODY_BYTES = 64 * 1024
 MAX_AUDIO_SECONDS = 3600.0

@@ -11,8 +11,6 @@ from latdoctor.load.protocol import FRAMES_PER_SECOND
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-if TYPE_CHECKING:
-    pass
 
 VOCABULARY = 8192  # as the model has it; its module loads torch, this one does not
 
