@@ -1,16 +1,18 @@
 """The key numbers of what was measured: said whether or not a finding fired.
 
 For a service: latency, errors, load, queue, batches. For a profiler trace: how busy the GPU is and what with. For an
-engine, an allocator or a machine: what an engineer looks at first. Each is the worst of all subjects.
+engine, an allocator or a machine: what an engineer looks at first. Each is the worst of all subjects; rates and counts
+are added up over the subjects of one kind (models, replicas), the kind that shows most: a router counts the requests of
+its replicas again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.result import Vital
-from latdoctor.evidence.model import Evidence, Reading, is_unknown
+from latdoctor.evidence.model import Evidence, Reading, is_unknown, kind_of
 
 Worst = Callable[[Sequence[float]], float]
 
@@ -71,9 +73,22 @@ def _singles(evidence: Evidence) -> Iterator[Vital]:
             continue
         newest = _newest(found)
         values = {subject: _number(one) for subject, one in newest.items()}
+        if worst is sum:
+            yield _total(signal, values)
+            continue
         value = worst(list(values.values()))
-        subject = next((name for name, number in values.items() if number == value), next(iter(values)))
+        subject = next(name for name, number in values.items() if number == value)
         yield Vital(signal, subject, value, show(signal, value, newest[subject].bound))
+
+
+def _total(signal: str, values: Mapping[str, float]) -> Vital:
+    """The sum over the subjects of the kind that shows most; its subject is that kind where there are several."""
+    kinds: dict[str, list[str]] = {}
+    for subject in values:
+        kinds.setdefault(kind_of(subject), []).append(subject)
+    kind, subjects = max(kinds.items(), key=lambda item: sum(values[name] for name in item[1]))
+    value = sum(values[name] for name in subjects)
+    return Vital(signal, subjects[0] if len(subjects) == 1 else kind, value, show(signal, value))
 
 
 def _newest(readings: Sequence[Reading]) -> dict[str, Reading]:

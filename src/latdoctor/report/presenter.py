@@ -42,7 +42,7 @@ SOURCE_NOUNS = {
 }
 # What a required check is about, for a reader.
 ESSENTIALS = {
-    "p99-over-slo": "latency",
+    "p99-over-slo": "P99 against an SLO",
     "queue-deep": "queue",
     "cpu-pressure": "host CPU",
     "gpu-clocks-cut": "GPU clocks",

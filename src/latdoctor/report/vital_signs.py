@@ -178,7 +178,9 @@ def _meaning(busy: float) -> str:
 
 
 def _logs(diagnosis: Diagnosis) -> str:
-    """What the logs were searched for in vain."""
+    """What the logs were searched for in vain; empty where none was read (a trace is searched for CUDA errors too)."""
+    if not any(row.collector == "logs" and row.status in ("read", "partly") for row in diagnosis.coverage):
+        return ""
     absent = [_LOGGED[one.signal] for one in diagnosis.vitals if one.signal in _LOGGED and not one.value]
     return f"the log has no {', no '.join(dict.fromkeys(absent))}" if absent else ""
 
