@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli.console import notice
-from latdoctor.cli.remediate import Form, OutputOption
+from latdoctor.cli.options import OutputFormat, OutputOption
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.incident import recorder
 from latdoctor.incident.state import Incident
@@ -106,7 +106,7 @@ IncidentOption = Annotated[
 
 
 @app.command("list")
-def list_(output: OutputOption = Form.TEXT) -> None:
+def list_(output: OutputOption = OutputFormat.TEXT) -> None:
     """Every incident, the newest first.
 
     With the means of how fast they were dealt with.
@@ -121,7 +121,7 @@ def list_(output: OutputOption = Form.TEXT) -> None:
     found = incidents()
     with readable():
         measures = [one for incident in found for one in timeline(incident).measures]
-        shown.print_list(past_incidents(found), measures, result_console(), as_json=output is Form.JSON)
+        shown.print_list(past_incidents(found), measures, result_console(), as_json=output is OutputFormat.JSON)
 
 
 @app.command("show")
@@ -130,7 +130,7 @@ def show(
     verbose: Annotated[
         bool, typer.Option("--verbose", "-v", help="Times with their events, the whole impact.")
     ] = False,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Show one incident.
 
@@ -149,7 +149,9 @@ def show(
     with readable():
         line = past_incident(one)
         alike = similar(line.features, _others(found, one.id))
-        shown.print_incident(line, timeline(one), alike, result_console(), as_json=output is Form.JSON, verbose=verbose)
+        shown.print_incident(
+            line, timeline(one), alike, result_console(), as_json=output is OutputFormat.JSON, verbose=verbose
+        )
 
 
 @app.command("similar")
@@ -159,7 +161,7 @@ def similar_(
         typer.Argument(metavar="[DIAGNOSIS.json]", readable=False, help="A diagnosis (diagnose -o json) to compare."),
     ] = None,
     incident: IncidentOption = None,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """List similar incidents, and what worked.
 
@@ -188,7 +190,9 @@ def similar_(
         with readable():
             features, own = past_incident(one).features, one.id
     with readable():
-        shown.print_similar(similar(features, _others(found, own)), result_console(), as_json=output is Form.JSON)
+        shown.print_similar(
+            similar(features, _others(found, own)), result_console(), as_json=output is OutputFormat.JSON
+        )
 
 
 def _others(found: tuple[Incident, ...], own: str) -> tuple[PastIncident, ...]:

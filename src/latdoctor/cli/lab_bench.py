@@ -11,13 +11,13 @@ from latdoctor.cli.lab_bench_diagnosis import (
     Folder,
     Once,
     Only,
-    OutputFormat,
-    ScoreFormat,
+    ScoreOutput,
     Tables,
     diagnosis,
     of_scenario,
     record_missing,
 )
+from latdoctor.cli.options import OutputFormat
 
 if TYPE_CHECKING:
     from latdoctor.evaluation.remediation.scores import RemediationScores, RemediationStore
@@ -38,7 +38,7 @@ def remediation(
     once: Once = False,
     no_run: Annotated[bool, typer.Option("--no-run", help="Run nothing: score the reports in DIR.")] = False,
     tables: Tables = None,
-    output: OutputFormat = ScoreFormat.TEXT,
+    output: ScoreOutput = OutputFormat.TEXT,
 ) -> None:
     """Run incidents, have each remediated, and measure the result.
 
@@ -70,7 +70,7 @@ def remediation(
     scores = _scores(store, tuple(spec.run for spec in specs))
     if tables is not None:
         write_tables(result_tables(scores), tables)
-    typer.echo(to_json(scores) if output is ScoreFormat.JSON else summary(scores), nl=output is ScoreFormat.JSON)
+    typer.echo(to_json(scores) if output is OutputFormat.JSON else summary(scores), nl=output is OutputFormat.JSON)
 
 
 def _scores(store: RemediationStore, planned: tuple[str, ...]) -> RemediationScores:

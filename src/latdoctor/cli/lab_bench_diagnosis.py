@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
+
+from latdoctor.cli.options import OutputFormat
 
 if TYPE_CHECKING:
     from latdoctor.evaluation.calibration import Fit
@@ -29,13 +30,6 @@ class ScenarioRun(Protocol):
 Run = TypeVar("Run", bound=ScenarioRun)
 
 
-class ScoreFormat(StrEnum):
-    """The output format of the scores."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
 Folder = Annotated[
     Path,
     typer.Option("--folder", metavar="DIR", readable=False, help="The recorded runs; none of them is repeated."),
@@ -45,7 +39,7 @@ Once = Annotated[bool, typer.Option("--once", help="Record the next missing run,
 Tables = Annotated[
     Path | None, typer.Option("--tables", metavar="DIR", readable=False, help="Write the results as CSV files, too.")
 ]
-OutputFormat = Annotated[ScoreFormat, typer.Option("--output", "-o", help="Format of the scores.")]
+ScoreOutput = Annotated[OutputFormat, typer.Option("--output", "-o", help="Format of the scores.")]
 
 
 def of_scenario(runs: Sequence[Run], only: str | None) -> tuple[Run, ...]:
@@ -108,7 +102,7 @@ def diagnosis(
         Path | None, typer.Option("--answers", metavar="FILE", help="Write every diagnosis as a line of JSON, too.")
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Processes that diagnose.")] = 1,
-    output: OutputFormat = ScoreFormat.TEXT,
+    output: ScoreOutput = OutputFormat.TEXT,
 ) -> None:
     """Record incidents, diagnose each, and score the diagnoses.
 
@@ -239,12 +233,12 @@ def _scored(
     return benchmark.scores(bench, found, runs, log()), fit
 
 
-def _print(scores: DiagnosisScores, fit: Fit | None, output: ScoreFormat) -> None:
+def _print(scores: DiagnosisScores, fit: Fit | None, output: OutputFormat) -> None:
     import msgspec
 
     from latdoctor.evaluation.report import summary, temperature
 
-    if output is ScoreFormat.JSON:
+    if output is OutputFormat.JSON:
         whole = msgspec.to_builtins(scores) | ({"calibration": msgspec.to_builtins(fit)} if fit else {})
         typer.echo(msgspec.json.format(msgspec.json.encode(whole), indent=1).decode())
         return

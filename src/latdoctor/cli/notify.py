@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli.console import notice, result_console
-from latdoctor.cli.remediate import Form, OutputOption
+from latdoctor.cli.options import OutputFormat, OutputOption
 from latdoctor.http.address import resolve_host
 from latdoctor.incident import events
 from latdoctor.incident.events import OpenedBy
@@ -85,7 +85,7 @@ DryRun = Annotated[
 def send_test(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A receiver of latdoctor.yaml.")],
     dry_run: DryRun = False,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Send a test to one receiver.
 
@@ -94,7 +94,7 @@ def send_test(
     Exit codes: 0 accepted · 1 not accepted · 2 usage, or there is no such receiver.
     """
 
-    raise typer.Exit(run_test(_named(name), dry_run=dry_run, as_json=output is Form.JSON))
+    raise typer.Exit(run_test(_named(name), dry_run=dry_run, as_json=output is OutputFormat.JSON))
 
 
 @app.command("send")
@@ -105,7 +105,7 @@ def send(
     to: Annotated[str, typer.Option("--to", metavar="NAME", help="To one receiver only.")] = "",
     again: Annotated[bool, typer.Option("--again", help="Retry messages that were given up.")] = False,
     dry_run: DryRun = False,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Send pending notifications.
 
@@ -131,9 +131,9 @@ def send(
         waiting = [
             shown.PendingMessages(to.name, found.waiting, found.wait) for to, found in due if found.wait is not None
         ]
-        shown.messages(messages, result_console(), waiting, as_json=output is Form.JSON)
+        shown.messages(messages, result_console(), waiting, as_json=output is OutputFormat.JSON)
         return
-    deliveries = notifier.send_all(receivers, journal, one, again=again, as_json=output is Form.JSON)
+    deliveries = notifier.send_all(receivers, journal, one, again=again, as_json=output is OutputFormat.JSON)
     results = [result for each in deliveries for result in each.done.results]
     waiting = [
         shown.PendingMessages(each.receiver.name, each.done.waiting, each.done.wait)
@@ -141,7 +141,7 @@ def send(
         if each.done.wait is not None
     ]
     failures = [each.why for each in deliveries if each.why]
-    shown.results(results, failures, result_console(), waiting, as_json=output is Form.JSON)
+    shown.results(results, failures, result_console(), waiting, as_json=output is OutputFormat.JSON)
     if any(each.why or each.done.wait is not None for each in deliveries) or not all(
         one.outcome.sent for one in results
     ):

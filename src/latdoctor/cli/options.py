@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -193,3 +194,13 @@ Rules = Annotated[
     list[Path] | None,
     typer.Option("--rules", metavar="FOLDER", readable=False, help="A folder of rules, beside the shipped ones."),
 ]
+
+
+class OutputFormat(StrEnum):
+    """How an outcome is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How the outcome is printed.")]

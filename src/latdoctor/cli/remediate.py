@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +12,7 @@ from latdoctor.cli import options
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
-from latdoctor.cli.options import SourceOptions
+from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions
 from latdoctor.cli.remediate_targets import again, settings_for
 from latdoctor.cli.remediation_session import about, both, tell_results
 from latdoctor.cli.request import settings_of
@@ -81,16 +80,6 @@ def _blind(seconds: float) -> Observation:
 
 
 _HOW = "How it is done"
-
-
-class Form(StrEnum):
-    """How the outcome is printed."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-OutputOption = Annotated[Form, typer.Option("--output", "-o", help="How the outcome is printed.")]
 
 
 PlaybookId = Annotated[str | None, typer.Option("--playbook", metavar="ID", help="The playbook to run.")]
@@ -164,7 +153,7 @@ def remediate(
     rules: options.Rules = None,
     incident: options.Incident = None,
     no_incident: options.NoIncident = False,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Remediate a cause by a playbook; failed steps roll back.
 
@@ -195,7 +184,7 @@ def remediate(
         save_plan=save_plan,
         playbooks=tuple(playbooks or ()),
         rules=tuple(rules or ()),
-        as_json=output is Form.JSON,
+        as_json=output is OutputFormat.JSON,
         belongs=IncidentSelector(incident or "", no_incident),
     )
     check_selector(how.belongs)
@@ -205,19 +194,19 @@ def remediate(
 def rollback(
     run: Annotated[str, typer.Argument(metavar="RUN", help="The run: latdoctor runs list.")],
     target: options.Target = None,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Roll back what a run has changed.
 
     Exit codes: 0 taken back · 1 operational error · 2 usage · 5 nothing of it stands, or it is at work ·
     6 NOT taken back: see the commands it prints.
     """
-    raise typer.Exit(rolled_back(run, target or "", as_json=output is Form.JSON))
+    raise typer.Exit(rolled_back(run, target or "", as_json=output is OutputFormat.JSON))
 
 
 def recover(
     target: options.Target = None,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Finish runs that were interrupted.
 
@@ -226,4 +215,4 @@ def recover(
     Exit codes: 0 all have ended · 1 operational error · 4 one is still at work · 6 NOT taken back: see the commands it
     prints.
     """
-    raise typer.Exit(recovered(target or "", as_json=output is Form.JSON))
+    raise typer.Exit(recovered(target or "", as_json=output is OutputFormat.JSON))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli.remediate import Form, OutputOption
+from latdoctor.cli.options import OutputFormat, OutputOption
 
 if TYPE_CHECKING:
     from latdoctor.journal.store import Journal
@@ -15,7 +15,7 @@ app = typer.Typer(help="What was done to which target, and how it ended.", no_ar
 
 
 @app.command("list")
-def list_(output: OutputOption = Form.TEXT) -> None:
+def list_(output: OutputOption = OutputFormat.TEXT) -> None:
     """Every run, the newest first.
 
     Exit codes: 0 listed · 1 the journal cannot be read.
@@ -24,13 +24,13 @@ def list_(output: OutputOption = Form.TEXT) -> None:
     from latdoctor.remediation import run_history
     from latdoctor.report import remediation
 
-    remediation.runs(run_history.runs(_journal().entries()), result_console(), as_json=output is Form.JSON)
+    remediation.runs(run_history.runs(_journal().entries()), result_console(), as_json=output is OutputFormat.JSON)
 
 
 @app.command("show")
 def show(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run: latdoctor runs list.")],
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """One run from its first entry to its last.
 
@@ -50,7 +50,7 @@ def show(
             typer.echo(f"run {run}: {line_of(refused[0])}")
             return
         raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
-    remediation.run(found, entries, result_console(), as_json=output is Form.JSON)
+    remediation.run(found, entries, result_console(), as_json=output is OutputFormat.JSON)
 
 
 @app.command("verify")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli.remediate import Form, OutputOption
+from latdoctor.cli.options import OutputFormat, OutputOption
 from latdoctor.incident.events import IncidentOutcome
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def start(
     by: By = None,
     sop: Annotated[str | None, typer.Option("--sop", metavar="ID", help="The SOP (default slow-inference).")] = None,
     sops: Sops = None,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Open an incident, and start its clock.
 
@@ -80,7 +80,7 @@ def start(
         sop=sop or "",
         sops=tuple(sops or ()),
     )
-    begin(request, as_json=output is Form.JSON)
+    begin(request, as_json=output is OutputFormat.JSON)
     _notify()
 
 
@@ -88,7 +88,7 @@ def start(
 def status(
     incident: LastIncident = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="All stages, findings, runs and notes.")] = False,
-    output: OutputOption = Form.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Print the status of the incident.
 
@@ -103,10 +103,10 @@ def status(
     from latdoctor.report import sop as shown
 
     found = _status(incident)
-    if verbose and output is Form.TEXT:
+    if verbose and output is OutputFormat.TEXT:
         typer.echo(pages.as_text(found, pages.handover(found)), nl=False)
     else:
-        shown.print_status(found, result_console(), as_json=output is Form.JSON)
+        shown.print_status(found, result_console(), as_json=output is OutputFormat.JSON)
     raise typer.Exit(found.exit_code)
 
 
