@@ -8,9 +8,7 @@ fits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from enum import IntEnum
+from collections.abc import Iterator
 
 from rich.cells import cell_len
 
@@ -20,38 +18,18 @@ from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause
 from latdoctor.remediation.playbook_loader import shipped
 from latdoctor.report import presenter, time_scope
 from latdoctor.report.comparison import headline as comparison_headline
+from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
 from latdoctor.report.text_utils import wrapped
 from latdoctor.report.vital_signs import file_noun, harm, measured, subject_of
 from latdoctor.units import percent
 
-HEIGHT, WIDTH = 24, 80
 _INDENT = 6  # of evidence below a cause
 _MAX_CAUSES = 3
 _MAX_EVIDENCE = 4
 _NEAR = 0.25  # a rival at least this probable is worth a line
 _ADDRESS = re.compile(r"[\w.\[\]:-]+:\d{1,5}")
 _NUMBER = re.compile(r"\d[\d.,\u202f\u00a0]*(?: ?(?:%|[µmn]?s|/s|[KMG]i?B|°C))?")
-
-
-class Rank(IntEnum):
-    """How soon a line is dropped where the screen is full: the highest first."""
-
-    KEEP = 0
-    DO = 1
-    EVIDENCE = 2
-    CHANGE = 3
-    NOT_SEEN = 4
-    MORE = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line of the answer. `style` is rich's."""
-
-    text: str
-    style: str = ""
-    rank: Rank = Rank.KEEP
 
 
 def answer(diagnosis: Diagnosis, height: int = HEIGHT) -> tuple[Line, ...]:
@@ -64,32 +42,12 @@ def answer(diagnosis: Diagnosis, height: int = HEIGHT) -> tuple[Line, ...]:
         [*_changes(diagnosis), *_not_seen(diagnosis)],
         list(_more(diagnosis)),
     ]
-    return _fitted([part for part in parts if part], height)
+    return fitted(parts, height)
 
 
 def text(diagnosis: Diagnosis, height: int = HEIGHT) -> str:
     """The same as plain text."""
     return "\n".join(line.text for line in answer(diagnosis, height)) + "\n"
-
-
-def _fitted(parts: Sequence[list[Line]], height: int) -> tuple[Line, ...]:
-    """The parts with a blank line between them, without the lines that do not fit."""
-    kept = [list(part) for part in parts]
-    while sum(len(part) for part in kept) + max(0, len(kept) - 1) > height:
-        rank = max((line.rank for part in kept for line in part), default=Rank.KEEP)
-        if rank == Rank.KEEP:
-            break
-        part = next(part for part in reversed(kept) if any(line.rank == rank for line in part))
-        last = max(number for number, line in enumerate(part) if line.rank == rank)
-        first = last
-        while first > 0 and part[first].text.startswith(" " * (_INDENT + 2)) and part[first - 1].rank == rank:
-            first -= 1  # a sentence is dropped whole
-        del part[first : last + 1]
-        kept = [part for part in kept if part]
-    lines: list[Line] = []
-    for part in kept:
-        lines += [Line("")] * bool(lines) + part
-    return tuple(lines[:height])
 
 
 def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
@@ -203,7 +161,7 @@ def _command(start: str, end: str) -> Iterator[Line]:
     """A command that can be pasted, on a second line where it is too long for one."""
     whole = f"{start} {end}"
     lines = [whole] if len(whole) <= WIDTH else [f"{start} \\", f"         {end}"]
-    yield from (Line(line, "bold", Rank.DO) for line in lines)
+    yield from (Line(line, "bold", Rank.DO, continued=number > 0) for number, line in enumerate(lines))
 
 
 def _advice(name: str) -> str:
@@ -220,21 +178,14 @@ def _at(diagnosis: Diagnosis) -> str:
     return "--server URL" if "." in name or "/" in name else f"--target {name}"
 
 
-def _sentence(text: str, first: str, rest: str, most: int = 2) -> list[str]:
-    """`text` wrapped in at most `most` lines; what is cut ends in an ellipsis."""
-    lines = wrapped(text, first, rest)
-    if len(lines) > most:
-        lines = [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 2].rstrip(' ,.;')} …"]
-    return lines
-
-
 def _evidence_lines(sentence: str, first: str) -> Iterator[Line]:
-    """A sentence below a cause; its second line is indented further, by which `_fitted` knows it."""
-    yield from (Line(line, rank=Rank.EVIDENCE) for line in _sentence(sentence, first, " " * (_INDENT + 2)))
+    """A sentence below a cause; its second line is indented further."""
+    for number, line in enumerate(sentence_lines(sentence, first, " " * (_INDENT + 2))):
+        yield Line(line, rank=Rank.EVIDENCE, continued=number > 0)
 
 
 def _labelled(label: str, sentence: str, *, most: int) -> Iterator[Line]:
-    yield from (Line(line, rank=Rank.DO) for line in _sentence(sentence, f" {label:<5} ", " " * 7, most))
+    yield from (Line(line, rank=Rank.DO) for line in sentence_lines(sentence, f" {label:<5} ", " " * 7, most))
 
 
 def _find_out(diagnosis: Diagnosis) -> Iterator[Line]:
@@ -258,7 +209,7 @@ def _option(ask: str) -> str:
 def _changes(diagnosis: Diagnosis) -> Iterator[Line]:
     """What changed shortly before, at most two."""
     for line in time_scope.change_lines(diagnosis)[:2]:
-        yield from (Line(one, rank=Rank.CHANGE) for one in _sentence(line, " ", "   ", 1))
+        yield from (Line(one, rank=Rank.CHANGE) for one in sentence_lines(line, " ", "   ", 1))
 
 
 def _not_seen(diagnosis: Diagnosis) -> Iterator[Line]:

@@ -11,8 +11,9 @@ from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.report import presenter
-from latdoctor.report.answer import HEIGHT, answer
+from latdoctor.report.answer import answer
 from latdoctor.report.comparison import answered
+from latdoctor.report.one_screen import HEIGHT
 from latdoctor.units import percent
 
 LATELY = 4  # changes that the screen keeps
