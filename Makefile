@@ -8,7 +8,7 @@ LONG_BENCHES = promo_rush faults soak
 UV = 0.13.8
 # torch is apart from the lock: which file serves (CPU or CUDA) is the machine's own matter.
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
-TORCH_AND_ITS_OWN = torch filelock fsspec jinja2 markupsafe mpmath networkx sympy
+TORCH_AND_ITS_OWN = torch filelock fsspec mpmath networkx sympy
 
 VENV := .venv
 BIN := $(VENV)/bin

@@ -88,6 +88,7 @@ _HARM = (
     "arrival.rate",
     "completion.rate",
 )
+_JUDGED = ("latency.p99", "client.latency.p99")  # latencies that the SLO is about
 _MAX_LINES = 6
 
 
@@ -95,12 +96,12 @@ def harm(diagnosis: Diagnosis) -> str:
     """What users suffer, in numbers, and since when; else what is known instead."""
     level = diagnosis.verdict.level
     signs = {one.signal: one for one in diagnosis.vitals}
-    parts = [_phrase(signs[name]) for name in ("latency.p99", "client.latency.p99") if name in signs][:1]
-    if parts and diagnosis.slo_p99:
+    latency = headline_latency(diagnosis)
+    parts = [phrase(latency)] if latency else []
+    if latency and latency.signal in _JUDGED and diagnosis.slo_p99:
         parts[0] += f" (SLO {format_value(diagnosis.slo_p99, 'time')})"
-    parts += [_phrase(signs[name]) for name in ("latency.mean", "ttft.p99") if name in signs and not parts][:1]
-    parts += [_phrase(signs["error.ratio"])] if "error.ratio" in signs and _tells(signs["error.ratio"], level) else []
-    rates = [_phrase(signs[name]) for name in ("arrival.rate", "completion.rate") if name in signs]
+    parts += [phrase(signs["error.ratio"])] if "error.ratio" in signs and _tells(signs["error.ratio"], level) else []
+    rates = [phrase(signs[name]) for name in ("arrival.rate", "completion.rate") if name in signs]
     parts += [", ".join(rates)] if rates else []
     said = ", ".join(parts)
     if since := time_scope.since(diagnosis):
@@ -117,6 +118,17 @@ def harm(diagnosis: Diagnosis) -> str:
         found = "condition found" if diagnosis.answer.kind == AnswerKind.NAMED else ""
         said = "; ".join(part for part in (said, found, unmeasured) if part)
     return said or _symptom(diagnosis)
+
+
+def headline_latency(diagnosis: Diagnosis) -> Vital | None:
+    """The latency in the verdict line; None where no latency was measured."""
+    signs = {one.signal: one for one in diagnosis.vitals}
+    return next((signs[name] for name in (*_JUDGED, "latency.mean", "ttft.p99") if name in signs), None)
+
+
+def phrase(sign: Vital) -> str:
+    """`P99 2.48 s`."""
+    return _PHRASES[sign.signal].format(sign.shown)
 
 
 def _symptom(diagnosis: Diagnosis) -> str:
@@ -144,10 +156,6 @@ def subject_of(diagnosis: Diagnosis) -> str:
     return time_scope.scope(diagnosis).removeprefix("target ")
 
 
-def _phrase(sign: Vital) -> str:
-    return _PHRASES[sign.signal].format(sign.shown)
-
-
 def measured(diagnosis: Diagnosis) -> Iterator[str]:
     """What was measured although nothing is named: at most six lines, those already in the headline left out."""
     return islice(_measured(diagnosis), _MAX_LINES)
@@ -160,11 +168,11 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     if busy and not isinstance(busy.value, str):
         compute_bound = busy.value >= _BUSY
         yield from wrapped(f"GPU busy {busy.shown}{_meaning(busy.value)}", " ", "   ")
-    said = [_phrase(one) for one in singles if one.signal in _PHRASES and one.signal not in (*_HARM, "gpu.busy_ratio")]
-    for signal, phrase in _PARTS.items():
+    said = [phrase(one) for one in singles if one.signal in _PHRASES and one.signal not in (*_HARM, "gpu.busy_ratio")]
+    for signal, template in _PARTS.items():
         shares = [f"{_HOST.get(one.part, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
         if shares and not (signal == "gap.host_share" and compute_bound):
-            yield wrapped(phrase.format(", ".join(shares)), " ", "   ")[0]
+            yield wrapped(template.format(", ".join(shares)), " ", "   ")[0]
     if said:
         yield from wrapped(" · ".join(said), " ", " ")[:2]
     if line := _logs(diagnosis):
