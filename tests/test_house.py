@@ -26,7 +26,18 @@ MODULE_LINES = 400
 FUNCTION_LINES = 60
 
 # Loaded where they are used, so that `latdoctor --help` answers at once.
-HEAVY = ("numpy", "httpx", "prometheus_client", "pynvml", "diptest", "zstandard", "torch", "pandas", "kubernetes")
+HEAVY = (
+    "numpy",
+    "httpx",
+    "prometheus_client",
+    "pynvml",
+    "diptest",
+    "zstandard",
+    "torch",
+    "pandas",
+    "kubernetes",
+    "jinja2",
+)
 # What every command loads, and what every look loads before it reads anything.
 START = ("latdoctor.cli.main", "latdoctor.collectors", "latdoctor.detectors", "latdoctor.dialects", "latdoctor.report")
 

@@ -53,8 +53,8 @@ def text(diagnosis: Diagnosis, height: int = HEIGHT) -> str:
 def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
     """How bad it is in numbers, since when, and what was observed."""
     level = diagnosis.verdict.level
-    for line in wrapped(f"{level.upper()}  {harm(diagnosis)}", "", "  ")[:2]:
-        yield Line(line, presenter.LEVEL_STYLE.get(level, "bold"))
+    for number, line in enumerate(wrapped(f"{level.upper()}  {harm(diagnosis)}", "", "  ")[:2]):
+        yield Line(line, presenter.LEVEL_STYLE.get(level, "bold"), continued=number > 0)
     yield Line(wrapped(subject_of(diagnosis))[0], "dim")
 
 
@@ -82,7 +82,7 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
             yield from _evidence_lines(rival, "    or: ")
         return
     yield from _unknown_cause(diagnosis, checks)
-    yield from map(Line, measured(diagnosis))
+    yield from (Line(text, continued=text.startswith("   ")) for text in measured(diagnosis))
 
 
 def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set[str], *, most: int) -> Iterator[Line]:
@@ -185,7 +185,8 @@ def _evidence_lines(sentence: str, first: str) -> Iterator[Line]:
 
 
 def _labelled(label: str, sentence: str, *, most: int) -> Iterator[Line]:
-    yield from (Line(line, rank=Rank.DO) for line in sentence_lines(sentence, f" {label:<5} ", " " * 7, most))
+    lines = sentence_lines(sentence, f" {label:<5} ", " " * 7, most)
+    yield from (Line(line, rank=Rank.DO, continued=number > 0) for number, line in enumerate(lines))
 
 
 def _find_out(diagnosis: Diagnosis) -> Iterator[Line]:
