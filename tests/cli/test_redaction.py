@@ -143,8 +143,8 @@ def test_since_and_what_changed_stand_in_the_first_lines(log: Path, tmp_path: Pa
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (None, "unknown, as what tells of changes could not be read (n.log: does not exist)"),
-        ("no time here\n", "unknown, as what tells of changes could not be read (n.log: contains no change with a"),
+        (None, "unknown, as the source of changes could not be read (n.log: does not exist)"),
+        ("no time here\n", "unknown, as the source of changes could not be read (n.log: contains no change with a"),
         ("2026-01-01T00:00:00Z v6\nx\n", "no change seen, but not all was read (n.log: 1 of its lines could"),
         ("2026-01-01T00:00:00Z v6\n", "no change seen in what was read"),
     ],

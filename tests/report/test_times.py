@@ -17,18 +17,18 @@ NOW = 1790000010.0
 
 SCOPES = [
     # when it was looked, what the evidence tells of → what is said
-    (Window(NOW, NOW), Window(), "looked at 2026-09-21 14:13:30 UTC"),
+    (Window(NOW, NOW), Window(), "read 2026-09-21 14:13:30 UTC"),
     (Window(NOW - 10, NOW), Window(), "10 s to 2026-09-21 14:13:30 UTC"),
     (Window(NOW - 10, NOW), Window(NOW - 12, NOW), "10 s to 2026-09-21 14:13:30 UTC"),
-    (Window(NOW, NOW), Window(FEBRUARY, FEBRUARY), f"evidence from {TOLD}"),
-    (Window(NOW, NOW), Window(FEBRUARY, LATER), "evidence from 2025-02-23 16:24:18 to 16:30:13 UTC"),
-    (Window(), Window(FEBRUARY, FEBRUARY), f"evidence from {TOLD}"),
+    (Window(NOW, NOW), Window(FEBRUARY, FEBRUARY), f"recorded {TOLD}"),
+    (Window(NOW, NOW), Window(FEBRUARY, LATER), "recorded 2025-02-23 16:24:18 to 16:30:13 UTC"),
+    (Window(), Window(FEBRUARY, FEBRUARY), f"recorded {TOLD}"),
     (Window(NOW - 10, NOW), Window(FEBRUARY, NOW),
-     f"10 s to 2026-09-21 14:13:30 UTC · evidence from {TOLD[:-4]} to 2026-09-21 14:13:30 UTC"),
+     f"10 s to 2026-09-21 14:13:30 UTC · recorded {TOLD[:-4]} to 2026-09-21 14:13:30 UTC"),
     (Window(), Window(), ""),
     (Window(NOW, NOW), Window(NOW - 60, NOW + 7200),
-     "evidence from 2026-09-21 14:12:30 to 16:13:30 UTC, 2 h ahead of the clock here"),
-    (Window(NOW, NOW), Window(1e300, 1e300), "evidence from a time that makes no sense"),
+     "recorded 2026-09-21 14:12:30 to 16:13:30 UTC, 2 h ahead of the clock here"),
+    (Window(NOW, NOW), Window(1e300, 1e300), "recorded at an impossible time"),
 ]  # fmt: skip
 
 
@@ -37,7 +37,7 @@ def test_the_time_is_the_evidences_own_where_it_tells_it(
     diagnosis: Diagnosis, looked: Window, told: Window, said: str
 ) -> None:
     made = msgspec.structs.replace(diagnosis, target="bot", window=looked, evidence_window=told)
-    assert time_scope.scope(made) == " · ".join(part for part in ("target bot", said) if part)
+    assert time_scope.scope(made) == " · ".join(part for part in ("bot", said) if part)
 
 
 def about_then(within: float, *seconds_before: float) -> tuple[Onset, tuple[Change, ...]]:

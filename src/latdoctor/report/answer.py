@@ -14,22 +14,26 @@ from rich.cells import cell_len
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, ReasonCode, UserImpact
 from latdoctor.diagnosis.recommend import playbooks_for
-from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause
+from latdoctor.diagnosis.result import Check, Diagnosis, NextLook, RankedCause
+from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_loader import shipped
 from latdoctor.report import presenter, time_scope
 from latdoctor.report.comparison import headline as comparison_headline
 from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
 from latdoctor.report.text_utils import wrapped
-from latdoctor.report.vital_signs import file_noun, harm, measured, subject_of
+from latdoctor.report.vital_signs import file_noun, harm, measured
 from latdoctor.units import percent
 
 _INDENT = 6  # of evidence below a cause
 _MAX_CAUSES = 3
 _MAX_EVIDENCE = 4
+_MANY_SIGNALS = 10  # that a file does not show: a whole side of the service is missing in it
 _NEAR = 0.25  # a rival at least this probable is worth a line
 _ADDRESS = re.compile(r"[\w.\[\]:-]+:\d{1,5}")
 _NUMBER = re.compile(r"\d[\d.,\u202f\u00a0]*(?: ?(?:%|[µmn]?s|/s|[KMG]i?B|°C))?")
+_PRECISE = re.compile(r"(?:\D*\d){3}")  # three digits: no two measurements agree in them by chance
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def answer(diagnosis: Diagnosis, height: int = HEIGHT) -> tuple[Line, ...]:
@@ -55,7 +59,8 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
     level = diagnosis.verdict.level
     for number, line in enumerate(wrapped(f"{level.upper()}  {harm(diagnosis)}", "", "  ")[:2]):
         yield Line(line, presenter.LEVEL_STYLE.get(level, "bold"), continued=number > 0)
-    yield Line(wrapped(subject_of(diagnosis))[0], "dim")
+    for number, line in enumerate(wrapped(time_scope.scope(diagnosis))[:2]):
+        yield Line(line, "dim", continued=number > 0)
 
 
 def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
@@ -75,7 +80,7 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
     if kind in (AnswerKind.NAMED, AnswerKind.ONE_OF):
         if kind == AnswerKind.ONE_OF:
             yield Line("Cause: one of these; the evidence does not tell them apart", "bold")
-        shown: set[str] = set()
+        shown = _numbers(harm(diagnosis))
         for number, cause in enumerate(chosen, 1):
             yield from _cause(number, cause, checks, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
         if kind == AnswerKind.NAMED and (rival := _rival(diagnosis)):
@@ -95,17 +100,30 @@ def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set
 
 
 def _evidence(cause: RankedCause, checks: dict[str, Check], shown: set[str]) -> list[str]:
-    """The sentences of what fired, strongest first; one whose numbers all stand above already is left out."""
+    """The sentences of what fired, strongest first.
+
+    A number is printed once: a sentence is left out whose numbers another contains, or that repeats a precise one.
+    """
     fired = [checks[name] for name in cause.evidence_for]
     fired.sort(key=lambda check: check.kind != "specific")
-    found = []
+    found: list[str] = []
     for check in fired:
-        numbers = set(_NUMBER.findall(check.message))
+        numbers = _numbers(check.message)
         if check.message in shown or (numbers and numbers <= shown):
             continue
+        poorer = next((one for one in found if _numbers(one) and _numbers(one) < numbers), None)
+        if poorer:
+            found[found.index(poorer)] = check.message
+        elif any(_PRECISE.match(number) for number in numbers & shown):
+            continue
+        else:
+            found.append(check.message)
         shown |= {check.message, *numbers}
-        found.append(check.message)
     return found
+
+
+def _numbers(sentence: str) -> set[str]:
+    return set(_NUMBER.findall(sentence))
 
 
 def _rival(diagnosis: Diagnosis) -> str:
@@ -151,10 +169,10 @@ def _do(diagnosis: Diagnosis) -> Iterator[Line]:
         yield from _command(f" Fix   latdoctor remediate --playbook {playbooks[0]}", _at(diagnosis))
         yield from _labelled("", f"{_advice(playbooks[0])} shows the plan; --apply runs it", most=2)
     else:
-        yield from _labelled("Do", first.remediation, most=3)
+        yield from _labelled("Do", _leading_sentences(first.remediation, 3), most=4)
     owners = list(dict.fromkeys(cause.owner for cause in named if cause.owner))
     if owners:
-        yield Line(f" Page  {', '.join(owners)}{', if the fix is refused' if playbooks else ''}", rank=Rank.DO)
+        yield Line(f" Page  {', '.join(owners)}{', if the fix does not help' if playbooks else ''}", rank=Rank.DO)
 
 
 def _command(start: str, end: str) -> Iterator[Line]:
@@ -178,9 +196,16 @@ def _at(diagnosis: Diagnosis) -> str:
     return "--server URL" if "." in name or "/" in name else f"--target {name}"
 
 
+def _leading_sentences(text: str, most: int) -> str:
+    """As many whole sentences of `text` as fit in `most` labelled lines; always the first."""
+    sentences = _SENTENCE_END.split(text)
+    fits = [n for n in range(1, len(sentences) + 1) if len(wrapped(" ".join(sentences[:n]), " " * 7, " " * 7)) <= most]
+    return " ".join(sentences[: max(fits, default=1)])
+
+
 def _evidence_lines(sentence: str, first: str) -> Iterator[Line]:
     """A sentence below a cause; its second line is indented further."""
-    for number, line in enumerate(sentence_lines(sentence, first, " " * (_INDENT + 2))):
+    for number, line in enumerate(sentence_lines(sentence, first, " " * (_INDENT + 2), 3)):
         yield Line(line, rank=Rank.EVIDENCE, continued=number > 0)
 
 
@@ -194,12 +219,25 @@ def _find_out(diagnosis: Diagnosis) -> Iterator[Line]:
     if diagnosis.verdict.level == Level.HEALTHY:
         return
     reasons = [reason for check in diagnosis.checks if check.required for reason in check.reasons]
-    if file_noun(diagnosis):
-        yield from _labelled("Next", "do users suffer? latdoctor diagnose --server URL --slo 500ms", most=1)
+    if file_noun(diagnosis) and (gap := _largest_gap(diagnosis)):
+        yield from _labelled("Next", gap.next_step, most=3)
+    elif file_noun(diagnosis):
+        yield from _labelled("Next", "do users suffer? latdoctor diagnose --server URL --slo LIMIT", most=1)
     elif any(reason.code == ReasonCode.NO_SLO for reason in reasons):
-        yield from _labelled("Next", "give the latency objective: --slo 500ms", most=1)
+        yield from _labelled("Next", "add --slo LIMIT, the P99 that users may expect, for example 500ms", most=1)
     elif diagnosis.next_looks:
-        yield from _labelled("Next", f"latdoctor diagnose {_option(diagnosis.next_looks[0].ask)}", most=1)
+        look = diagnosis.next_looks[0]
+        yield from _labelled("Next", f"latdoctor diagnose {_option(look.ask)}   ({_noun(look)})", most=1)
+
+
+def _largest_gap(diagnosis: Diagnosis) -> Gap | None:
+    """What a file does not show although it should, where that hides most of it."""
+    curable = [gap for gap in diagnosis.gaps if gap.next_step and len(gap.signals) >= _MANY_SIGNALS]
+    return max(curable, key=lambda gap: len(gap.signals), default=None)
+
+
+def _noun(look: NextLook) -> str:
+    return presenter.SOURCE_NOUNS.get(look.source, look.source)
 
 
 def _option(ask: str) -> str:
@@ -214,15 +252,13 @@ def _changes(diagnosis: Diagnosis) -> Iterator[Line]:
 
 
 def _not_seen(diagnosis: Diagnosis) -> Iterator[Line]:
-    """The kinds of sources that would change this answer most, and the options that read them."""
-    if diagnosis.verdict.level == Level.HEALTHY or (file_noun(diagnosis) and not diagnosis.answer.causes):
+    """The kinds of sources that would change this answer most; without a cause "Next" names the one to read."""
+    if not diagnosis.answer.causes:
         return
-    named = bool(diagnosis.answer.causes)
-    looks = diagnosis.next_looks if named else diagnosis.next_looks[1:]
-    wanted = [f"{presenter.SOURCE_NOUNS.get(look.source, look.source)} ({_option(look.ask)})" for look in looks]
+    wanted = [f"{_noun(look)} ({_option(look.ask)})" for look in diagnosis.next_looks]
     impact = next((cause.impact for cause in diagnosis.causes if cause.named), None)
     if impact == UserImpact.NOT_MEASURED and not diagnosis.slo_p99:
-        wanted = ["user impact (--server URL --slo 500ms)"]
+        wanted = ["user impact (--server URL --slo LIMIT)"]
     if wanted:
         both = f" Not seen  {'; '.join(wanted[:2])}"
         yield Line(both if len(both) <= WIDTH else f" Not seen  {wanted[0]}", rank=Rank.NOT_SEEN)

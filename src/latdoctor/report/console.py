@@ -37,7 +37,7 @@ def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> Non
 def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
     """The same, piece by piece."""
     yield Text(presenter.headline(diagnosis), style=presenter.LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
-    yield Text(time_scope.scope(diagnosis), style="dim")
+    yield Text(f"target {time_scope.scope(diagnosis)}", style="dim")
     if line := presenter.site_line(diagnosis):
         yield Text(line, style="dim")
     for line in time_scope.since_lines(diagnosis):

@@ -11,43 +11,31 @@ from latdoctor.report.presenter import shortened
 from latdoctor.units import format_value
 
 _CHANGES = "changes"  # the collector of notes and processes
-
-
 _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
-
-
-_SLACK = 60.0  # seconds by which a look's own readings may reach back behind its beginning, or clocks differ
-
-
-_SURE = 1.0  # seconds: a moment that is known to the second is told as it is
-
-
-_CENTURY = 3.2e9  # seconds: further ahead lies what is no time at all
-
-
+_SLACK = 60.0  # seconds by which an observation's own readings may precede its start, or clocks differ
+_SURE = 1.0  # seconds: a moment known to the second is printed without its uncertainty
+_CENTURY = 3.2e9  # seconds: further ahead is not a time at all
 _MAX_CHANGES = 3
-
-
 _OF_LATE, _BEFORE, _ABOUT, _AFTER = "Changed recently", "Changed before", "Changed about then", "Changed just after"
 
 
 def scope(diagnosis: Diagnosis) -> str:
-    """What was looked at, and the time that it tells of; where it does not tell, when it was looked at."""
+    """What was observed, and the time that the evidence covers; where it has no times, when it was read."""
     looked, known = diagnosis.window, diagnosis.evidence_window
-    parts = [f"target {shortened(diagnosis.target, _TARGET_WIDTH)}"]
+    parts = [shortened(diagnosis.target, _TARGET_WIDTH)]
     watched = (looked.seconds or 0.0) >= 1
     if watched and looked.end is not None:
         parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {_moment(looked.end)}")
     begun = looked.start if watched else None
     if known.start is not None and known.end is not None and (begun is None or known.start < begun - _SLACK):
-        parts.append(f"evidence from {_span(known.start, known.end)}{_ahead(known.end, looked.end)}")
+        parts.append(f"recorded {_span(known.start, known.end)}{_ahead(known.end, looked.end)}")
     elif not watched and looked.end is not None:
-        parts.append(f"looked at {_moment(looked.end)}")
+        parts.append(f"read {_moment(looked.end)}")
     return " · ".join(parts)
 
 
 def _ahead(end: float, now: float | None) -> str:
-    """What a reader must know of times that lie in the future: most often their zone was not told."""
+    """A note on times in the future: most often their time zone is not in the file."""
     if now is None or not _SLACK < end - now < _CENTURY:
         return ""
     return f", {format_value(end - now, 'time')} ahead of the clock here"
@@ -86,7 +74,7 @@ def change_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
 
 
 def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
-    """The nearest changes: one that came after the onset, or may have, is not said to have come before it."""
+    """The nearest changes, each before, about or after the onset."""
     shown = [(_when(one, diagnosis.since), one) for one in diagnosis.changes[:_MAX_CHANGES]]
     left = len(diagnosis.changes) - len(shown)
     for when in (_OF_LATE, _BEFORE, _ABOUT, _AFTER):
@@ -107,18 +95,18 @@ def _when(change: Change, since: Onset | None) -> str:
 
 
 def _no_change(diagnosis: Diagnosis) -> str:
-    """What an answer without a change may say: where one was looked for in vain, that is no "none"."""
+    """What is known where no change was found: a search that failed is not "none"."""
     unread = [gap.reason for gap in diagnosis.gaps if gap.source == _CHANGES]
     if not unread:
         return "no change seen in what was read"
     more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
     failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
-    known = "unknown, as what tells of changes could not be read" if failed else "no change seen, but not all was read"
+    known = "unknown, as the source of changes could not be read" if failed else "no change seen, but not all was read"
     return f"{known} ({unread[0]}{more})"
 
 
 def _clock(time: float, day: str) -> str:
-    """A moment without the day where that is told already."""
+    """A moment without the day where that is printed already."""
     moment = _moment(time)
     return moment[11:19] if moment.startswith(day or "no day") else moment
 
@@ -128,11 +116,11 @@ def _span(start: float, end: float) -> str:
     if first == last:
         return first
     same_day = first[:10] == last[:10]
-    return f"{first.removesuffix(' UTC')} to {last[11:] if same_day else last}"
+    return f"{first[:-4]} to {last[11:] if same_day else last}"
 
 
 def _moment(time: float) -> str:
     try:
         return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):  # a source may tell of any number
-        return "a time that makes no sense"
+    except (OverflowError, ValueError, OSError):  # a source may contain any number
+        return "at an impossible time"

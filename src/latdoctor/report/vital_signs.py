@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
+
+from rich.cells import cell_len
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.report import presenter, time_scope
-from latdoctor.report.text_utils import wrapped
+from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.units import format_value
 
 # How a vital sign is said; {} is its value with the unit.
@@ -36,7 +38,7 @@ _PHRASES = {
     "gpu.power_ratio": "power {} of the limit",
     "trace.span": "trace of {}",
     "trace.kernels": "{} kernels",
-    "copy.time_share": "copies {} of the time",
+    "copy.time_share": "memory copies (memcpy) {} of the time",
     "sync.idle_share": "host waits on an idle GPU {} of the time",
     "launch.api_share": "launch calls {} of the time",
     "engine.compute.median": "median run on the GPU {}",
@@ -46,7 +48,7 @@ _PHRASES = {
     "engine.fp32.time_share": "FP32 layers {} of layer time",
     "alloc.reserved": "{} reserved",
     "alloc.allocated": "{} allocated",
-    "alloc.inactive_split_ratio": "{} in unusable holes",
+    "alloc.inactive_split_ratio": "{} of it in unusable holes",
     "host.cpu.busy_ratio": "CPU {} busy",
     "host.memory.available_ratio": "{} of memory available",
 }
@@ -72,6 +74,9 @@ _LOGGED = {
     "log.dcgm_error": "DCGM error",
     "log.sxid": "NVSwitch fault (SXid)",
 }
+# Shares that say something only where they are large.
+_MINOR = {"copy.time_share", "sync.idle_share", "launch.api_share"}
+_MINOR_BELOW = 0.01
 _FILES = {
     "torch_trace": "trace",
     "nsight": "trace",
@@ -88,32 +93,23 @@ _HARM = (
     "arrival.rate",
     "completion.rate",
 )
-_JUDGED = ("latency.p99", "client.latency.p99")  # latencies that the SLO is about
+_P99 = ("latency.p99", "client.latency.p99")  # latencies that the SLO is about
+_LATENCY = {*_P99, "latency.mean"}
 _MAX_LINES = 6
+_NAMED = 3  # of the essentials that were not measured
+_JOINED_LINES = 2
 
 
 def harm(diagnosis: Diagnosis) -> str:
     """What users suffer, in numbers, and since when; else what is known instead."""
     level = diagnosis.verdict.level
     signs = {one.signal: one for one in diagnosis.vitals}
-    latency = headline_latency(diagnosis)
-    parts = [phrase(latency)] if latency else []
-    if latency and latency.signal in _JUDGED and diagnosis.slo_p99:
-        parts[0] += f" (SLO {format_value(diagnosis.slo_p99, 'time')})"
-    parts += [phrase(signs["error.ratio"])] if "error.ratio" in signs and _tells(signs["error.ratio"], level) else []
-    rates = [phrase(signs[name]) for name in ("arrival.rate", "completion.rate") if name in signs]
-    parts += [", ".join(rates)] if rates else []
-    said = ", ".join(parts)
-    if since := time_scope.since(diagnosis):
-        said = f"{said}, {since}" if said else since
+    numbers = [*_latency_phrase(diagnosis), *_load_phrases(signs, level)]
+    said = ", ".join([*numbers, *filter(None, [time_scope.since(diagnosis)])])
     if level == Level.INCONCLUSIVE:
-        fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
-        nothing = "no cause found" if fired else "nothing wrong found"
-        if (noun := file_noun(diagnosis)) and not said:
-            return f"{nothing} in this {noun}; latency and load were not in it"
-        return f"{nothing}; {_missing(diagnosis)}" + (f"; {said}" if said else "")
-    impact = next((cause.impact for cause in diagnosis.causes if cause.named), None)
-    if not parts or not _latency(signs):
+        return _inconclusive(diagnosis, said)
+    if not numbers or not signs.keys() & _LATENCY:
+        impact = next((cause.impact for cause in diagnosis.causes if cause.named), None)
         unmeasured = "user impact not measured" if impact == UserImpact.NOT_MEASURED else ""
         found = "condition found" if diagnosis.answer.kind == AnswerKind.NAMED else ""
         said = "; ".join(part for part in (said, found, unmeasured) if part)
@@ -123,7 +119,7 @@ def harm(diagnosis: Diagnosis) -> str:
 def headline_latency(diagnosis: Diagnosis) -> Vital | None:
     """The latency in the verdict line; None where no latency was measured."""
     signs = {one.signal: one for one in diagnosis.vitals}
-    return next((signs[name] for name in (*_JUDGED, "latency.mean", "ttft.p99") if name in signs), None)
+    return next((signs[name] for name in (*_P99, "latency.mean", "ttft.p99") if name in signs), None)
 
 
 def phrase(sign: Vital) -> str:
@@ -131,29 +127,55 @@ def phrase(sign: Vital) -> str:
     return _PHRASES[sign.signal].format(sign.shown)
 
 
+def _latency_phrase(diagnosis: Diagnosis) -> list[str]:
+    """The best known latency: P99 with its SLO, else the mean, else the time to the first token."""
+    best = headline_latency(diagnosis)
+    if best is None:
+        return []
+    slo = f" (SLO {format_value(diagnosis.slo_p99, 'time')})" if diagnosis.slo_p99 and best.signal in _P99 else ""
+    return [phrase(best) + slo]
+
+
+def _load_phrases(signs: Mapping[str, Vital], level: Level) -> list[str]:
+    """Errors, where there are any or the service is called healthy, and the rates."""
+    errors = signs.get("error.ratio")
+    shown = errors is not None and (level == Level.HEALTHY or _is_over(errors, 0))
+    names = [*(["error.ratio"] if shown else []), "arrival.rate", "completion.rate"]
+    return [phrase(signs[name]) for name in names if name in signs]
+
+
+def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
+    fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
+    busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
+    idle = busy is not None and not _is_over(busy, _IDLE)
+    nothing = "no cause found" if fired or idle else "nothing wrong found"
+    noun = file_noun(diagnosis)
+    if noun == "trace" and busy is None and not said:
+        return f"{nothing} in this trace, which has no GPU activity"
+    if noun and not said:
+        why = f": its GPU has work for {busy.shown} of the time" if busy is not None and idle else ""
+        return f"{nothing} in this {noun}{why}; latency and load were not in it"
+    return "; ".join(part for part in (said, f"{nothing}; {_missing(diagnosis)}") if part)
+
+
 def _symptom(diagnosis: Diagnosis) -> str:
     fired = [check for check in diagnosis.checks if check.status == CheckStatus.FIRED and check.severity]
     return fired[0].message if fired else "see -v"
 
 
-def _latency(signs: dict[str, Vital]) -> bool:
-    return any(name in signs for name in ("latency.p99", "client.latency.p99", "latency.mean"))
-
-
-def _tells(sign: Vital, level: Level) -> bool:
-    return level == Level.HEALTHY or (not isinstance(sign.value, str) and sign.value > 0)
+def _is_over(sign: Vital, limit: float) -> bool:
+    return not isinstance(sign.value, str) and sign.value > limit
 
 
 def _missing(diagnosis: Diagnosis) -> str:
-    """The kinds of essentials that were not measured, in the user's words."""
-    lacking = (one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED)
-    nouns = dict.fromkeys(presenter.ESSENTIALS.get(one.id, presenter.tier_noun(one.tier)) for one in lacking)
-    return f"not measured: {', '.join(nouns)}" if nouns else "too little was measured to call it healthy"
-
-
-def subject_of(diagnosis: Diagnosis) -> str:
-    """What was observed and when: the service's name, else the file or address."""
-    return time_scope.scope(diagnosis).removeprefix("target ")
+    """The kinds of essentials that were not measured, the harm to users first, in the user's words."""
+    lacking = [one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED]
+    lacking.sort(key=lambda check: check.kind != "symptom")
+    nouns = list(dict.fromkeys(presenter.ESSENTIALS.get(one.id, presenter.tier_noun(one.tier)) for one in lacking))
+    if not nouns:
+        return "too little was measured to call it healthy"
+    more = f" and {len(nouns) - _NAMED} more" if len(nouns) > _NAMED else ""
+    return f"not measured: {', '.join(nouns[:_NAMED])}{more}"
 
 
 def measured(diagnosis: Diagnosis) -> Iterator[str]:
@@ -168,15 +190,35 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     if busy and not isinstance(busy.value, str):
         compute_bound = busy.value >= _BUSY
         yield from wrapped(f"GPU busy {busy.shown}{_meaning(busy.value)}", " ", "   ")
-    said = [phrase(one) for one in singles if one.signal in _PHRASES and one.signal not in (*_HARM, "gpu.busy_ratio")]
+    shown = _PHRASES.keys() - {*_HARM, "gpu.busy_ratio"}
+    said = [phrase(one) for one in singles if one.signal in shown and not _is_minor(one)]
     for signal, template in _PARTS.items():
         shares = [f"{_HOST.get(one.part, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
         if shares and not (signal == "gap.host_share" and compute_bound):
-            yield wrapped(template.format(", ".join(shares)), " ", "   ")[0]
-    if said:
-        yield from wrapped(" · ".join(said), " ", " ")[:2]
+            yield from wrapped(template.format(", ".join(shares)), " ", "   ")[:2]
+    yield from _joined(said)
     if line := _logs(diagnosis):
         yield from wrapped(line, " ", "   ")[:2]
+
+
+def _is_minor(sign: Vital) -> bool:
+    return sign.signal in _MINOR and not isinstance(sign.value, str) and sign.value < _MINOR_BELOW
+
+
+def _joined(phrases: Sequence[str]) -> Iterator[str]:
+    """As many of the phrases as fit in two lines; a line ends between two phrases."""
+    line, lines = "", 0
+    for phrase in phrases:
+        longer = f"{line} · {phrase}" if line else f" {phrase}"
+        if cell_len(longer) <= WIDTH:
+            line = longer
+            continue
+        yield line
+        line, lines = f" {phrase}", lines + 1
+        if lines == _JOINED_LINES:
+            return
+    if line:
+        yield line
 
 
 def _meaning(busy: float) -> str:

@@ -158,7 +158,7 @@ def of_diagnosis(diagnosis: Diagnosis, looks: Sequence[Seen]) -> Page:
         badge=diagnosis.verdict.level,
         tone=_TONES.get(diagnosis.verdict.level, ""),
         headline=headline(diagnosis),
-        scope=time_scope.scope(diagnosis),
+        scope=f"target {time_scope.scope(diagnosis)}",
         answer=answer(looks[-1], diagnosis),
         figures=figures(looks[-1], diagnosis),
         sections=(
