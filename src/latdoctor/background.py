@@ -1,22 +1,22 @@
-"""A call for which nobody has to wait: it is made on a thread of its own, and left behind where it takes too long.
+"""Calls on daemon threads: one that is abandoned at its deadline, or many that run concurrently.
 
-The thread is a daemon: what hangs for ever must not keep a command from ending.
+A daemon thread that hangs does not keep a command from ending.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Beside(Generic[T]):
-    """`call`, under way since this was made, on a thread called `name`.
+    """A running `call` on a thread called `name`.
 
-    It keeps what came of the call, and not the call: with what it was given, that would be shown by a traceback which
-    shows variables.
+    It keeps the result of the call but not the call itself, because a traceback that shows variables would show the
+    arguments of the call.
     """
 
     __slots__ = ("_ended", "_error", "_value")
@@ -29,7 +29,7 @@ class Beside(Generic[T]):
         def work() -> None:
             try:
                 self._value = call()
-            except BaseException as error:  # noqa: BLE001 - it is raised again, on the thread that waits
+            except BaseException as error:  # noqa: BLE001 - it is raised again on the waiting thread
                 self._error = error
             self._ended.set()
 
@@ -39,12 +39,32 @@ class Beside(Generic[T]):
     def ended(self) -> bool:
         return self._ended.is_set()
 
-    def wait(self, seconds: float) -> bool:
-        """Whether it has ended, as soon as it has and after so many seconds at most."""
+    def wait(self, seconds: float | None) -> bool:
+        """Wait for at most `seconds` (None: without limit); return whether the call has ended."""
         return self._ended.wait(seconds)
 
     def outcome(self) -> T:
-        """What the call gave, once it has ended. Raises what it raised."""
+        """Return the result of an ended call. Raises what the call raised."""
         if self._error is not None:
             raise self._error
-        return self._value  # type: ignore[return-value]  # it has ended, and without an error
+        return self._value  # type: ignore[return-value]  # the call has ended without an error
+
+
+def run_concurrently(calls: Sequence[Callable[[], T]], at_once: int, name: str) -> tuple[T, ...]:
+    """Return the results of `calls` in their order; at most `at_once` run at a time. Raises what a call raises."""
+    results: dict[int, T] = {}
+    pending = iter(enumerate(calls))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                number, call = next(pending, (-1, None))
+            if call is None:
+                return
+            results[number] = call()
+
+    for worker in [Beside(work, name) for _ in range(min(at_once, len(calls)))]:
+        worker.wait(None)
+        worker.outcome()
+    return tuple(results[number] for number in range(len(calls)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -121,3 +122,25 @@ def test_artifacts_of_one_group_are_parsed_together_whatever_their_order() -> No
     mixed = (_artifact("a", "1"), _artifact("b", "0"), _artifact("c", "1"))
     parse_bundle([_collector(parse=parse)], Bundle(Context("t"), Window(), mixed))
     assert seen == [("b",), ("a", "c")]
+
+
+def test_the_others_stop_early_if_the_leader_reads_nothing() -> None:
+    released = threading.Event()
+
+    def sample(request: CollectRequest, clock: Clock) -> CollectResult:
+        released.wait(30)
+        return CollectResult()
+
+    gap = Gap("servers", "cannot be reached")
+    collectors = [
+        _collector("servers", collect=lambda request, clock: CollectResult(gaps=(gap,))),
+        _collector("machine", collect=sample),
+    ]
+    started = time.monotonic()
+    bundle = collect_bundle(collectors, CollectRequest(window=20.0, leader="servers"), Context("t"), FrozenClock())
+    released.set()
+    assert time.monotonic() - started < 5
+    assert [one.reason for one in bundle.gaps] == [
+        "cannot be reached",
+        "the machine source was stopped, as no server answered",
+    ]

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
+import socket
 import ssl
 import subprocess
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from latdoctor.background import run_concurrently
 from latdoctor.errors import OperationError
-from latdoctor.http.client import HttpRequest, HttpResponse, RequestFailure, Secret, redact_secrets, send_request
+from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse, Secret, redact_secrets, send_request
+from latdoctor.http.failure import FailureCode, RequestFailure
 from tests.http.served import Serve, answering, dripping, hangs, serving
 from tests.remediation.actions.wire import PATIENCE
 
@@ -75,6 +80,7 @@ def test_what_nobody_was_there_for_was_not_done() -> None:
         url = server.url
     lost = post(url)
     assert isinstance(lost, RequestFailure)
+    assert lost.code is FailureCode.REFUSED
     assert not lost.begun
 
 
@@ -128,6 +134,7 @@ def test_tls_is_proved_by_the_name_and_not_by_the_address(authority: tuple[Path,
     assert isinstance(good, HttpResponse)
     for lost in (other, unknown):
         assert isinstance(lost, RequestFailure)
+        assert lost.code is FailureCode.CERTIFICATE
         assert "certificate" in lost.why
         assert not lost.begun
 
@@ -136,9 +143,77 @@ def test_a_file_without_certificates_is_told(tmp_path: Path) -> None:
     (tmp_path / "empty.pem").write_text("")
     lost = post("https://127.0.0.1:9/", authorities=tmp_path / "empty.pem")
     assert isinstance(lost, RequestFailure)
+    assert lost.code is FailureCode.CA_FILE
     assert not lost.begun
 
 
 def test_secrets_are_taken_out_the_longest_first() -> None:
     secrets = [Secret("abc"), Secret(), Secret("abcdef")]
     assert redact_secrets("x abcdef y a\u200bbc z", secrets) == "x … y … z"
+
+
+def _gunzipped(client: socket.socket, _: threading.Event) -> None:
+    body = gzip.compress(b"a 1\n")
+    client.sendall(f"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+
+
+OUTCOMES: dict[str, tuple[Serve, FailureCode]] = {
+    "silent": (hangs, FailureCode.TIMEOUT),
+    "not HTTP": (lambda client, _: client.sendall(b"SSH-2.0-x\r\n"), FailureCode.PROTOCOL),
+    "half a body": (
+        lambda client, _: client.sendall(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nabc"),
+        FailureCode.PROTOCOL,
+    ),
+    "too large": (answering(200, b"x" * 101), FailureCode.TOO_LARGE),
+    "elsewhere": (answering(302, b"", "location: http://127.0.0.1:9/"), FailureCode.REDIRECT),
+    "not found": (answering(404, b"no"), FailureCode.STATUS),
+    "compressed": (_gunzipped, FailureCode.PROTOCOL),
+}
+
+
+@pytest.mark.parametrize(("serve", "code"), OUTCOMES.values(), ids=OUTCOMES.keys())
+def test_each_failure_has_a_code(serve: Serve, code: FailureCode) -> None:
+    with serving(serve) as server:
+        came = send_request(HttpRequest("GET", server.url, {}, reads=True, limit=100), 0.3)
+    assert (came.code if isinstance(came, RequestFailure) else came.failure) is code
+
+
+def test_a_name_without_an_address_is_a_dns_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", fails)
+    lost = send_request(HttpRequest("GET", "http://nowhere.test/", {}), PATIENCE)
+    assert isinstance(lost, RequestFailure)
+    assert (lost.code, lost.why) == (FailureCode.DNS, "cannot be resolved (Name or service not known)")
+    assert lost.next_step
+
+
+def test_compressed_pages_are_read_if_that_is_permitted() -> None:
+    with serving(_gunzipped) as server:
+        came = send_request(HttpRequest("GET", server.url, {}, reads=True, decompress=True), PATIENCE)
+    assert isinstance(came, HttpResponse)
+    assert (came.body, came.framed, came.failure) == (b"a 1\n", True, None)
+
+
+def test_proxies_of_the_environment_are_used_only_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    request = HttpRequest("GET", "http://behind.test/x", {}, reads=True)
+    with serving(answering(200, b"by the proxy")) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+        monkeypatch.delenv("no_proxy", raising=False)
+        with HttpClient(environment_proxies=True) as client:
+            came = client.send(request, PATIENCE)
+            monkeypatch.setenv("no_proxy", "behind.test")
+            around = client.send(request, 0.05)
+        direct = send_request(request, 0.05)
+    assert isinstance(came, HttpResponse)
+    assert came.body == b"by the proxy"
+    assert isinstance(around, RequestFailure)
+    assert isinstance(direct, RequestFailure)
+    assert len(proxy.seen) == 1
+
+
+def test_threads_share_connections() -> None:
+    with serving(answering(200, b"x")) as server, HttpClient() as client:
+        calls = [partial(client.send, HttpRequest("GET", server.url, {}, reads=True), PATIENCE) for _ in range(9)]
+        assert [came.body for came in run_concurrently(calls, 3, "t") if isinstance(came, HttpResponse)] == [b"x"] * 9

@@ -149,7 +149,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("serve", ENDLESS.values(), ids=ENDLESS.keys())
 def test_who_never_ends_is_left_at_the_deadline(serve: Callable[[socket.socket, threading.Event], None]) -> None:
-    with serving(serve) as server, pytest.raises(Unreachable, match="no answer") as raised:
+    with serving(serve) as server, pytest.raises(Unreachable, match="did not answer within 300 ms") as raised:
         ask(server.url, seconds=SHORT)
     says_nothing(raised.value)
 
@@ -179,13 +179,13 @@ def test_a_broken_answer_tells_nothing_of_what_was_done(said: bytes) -> None:
 def test_nobody_there() -> None:
     with serving(hangs) as server:
         pass
-    with pytest.raises(Unreachable, match="unreachable") as raised:
+    with pytest.raises(Unreachable, match="cannot be reached") as raised:
         ask(server.url)
     says_nothing(raised.value)
 
 
 def test_an_answer_that_is_too_large_is_refused() -> None:
-    with serving(answering(200, b" " * (MAX_BYTES + 1))) as server, pytest.raises(Refused, match="more than 1048576"):
+    with serving(answering(200, b" " * (MAX_BYTES + 1))) as server, pytest.raises(Refused, match="more than 1 MiB"):
         ask(server.url)
     with serving(answering(200, b" " * MAX_BYTES)) as server:
         assert len(ask(server.url).body) == MAX_BYTES
@@ -222,7 +222,7 @@ def test_who_was_left_behind_sends_nothing_any_more() -> None:
         return "127.0.0.1"
 
     with serving(answering(200)) as server:
-        with pytest.raises(Unreachable, match=r"no answer within [\d.]+ ms"):
+        with pytest.raises(Unreachable, match=r"accepted no connection within [\d.]+ ms"):
             ask(server.url, "PATCH", b"{}", seconds=0.05, place=slow)
         go_on.set()
         assert left.wait(PATIENCE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from latdoctor import pipeline
@@ -41,11 +42,14 @@ def look_for(given: SourceOptions, need: Need = Need.DUE) -> Looked:
     wanted = ask(given, need)
     if wanted.notice:
         notice_console().print(wanted.notice)
-    live = bool(wanted.request.servers or wanted.request.nvml or wanted.request.host)
-    what = f"watching for {wanted.request.window:g} s" if live else "reading"
+    request = wanted.request
+    live = bool(request.servers or request.nvml or request.host)
+    if request.servers and len(wanted.named) == len(request.servers):
+        request = replace(request, leader="prometheus")  # this machine is sampled only because of its servers
+    what = f"watching for {request.window:g} s" if live else "reading"
     with progress(what, takes_time=live) as waiting:
         bundle = collect_bundle(
-            COLLECTORS, wanted.request, wanted.context, SystemClock(), baseline=wanted.baseline, waiting=waiting
+            COLLECTORS, request, wanted.context, SystemClock(), baseline=wanted.baseline, waiting=waiting
         )
     return Looked(bundle, wanted.named)
 

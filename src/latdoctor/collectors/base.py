@@ -75,6 +75,7 @@ class CollectRequest:
     host: bool = False
     window: float = 10.0
     timeout: float = 5.0  # for one response of one source
+    leader: str = ""  # a collector's name: if it reads nothing, the others are stopped instead of taking their window
 
 
 class Clock(Protocol):

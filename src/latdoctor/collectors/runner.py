@@ -56,8 +56,9 @@ def collect_bundle(
     """Collect everything in `request`. `waiting` gets the titles of the running collectors a few times a second."""
     started = clock.now()
     readings = [_start(collector, request, clock) for collector in collectors if collector.is_requested(request)]
-    _wait(readings, request.window + PATIENCE * request.timeout, waiting)
-    parts = [_outcome(reading, request) for reading in readings]
+    _wait(readings, request, waiting)
+    stopped = _leader_failed(readings, request)
+    parts = [_outcome(reading, request, stopped=stopped) for reading in readings]
     artifacts = tuple(artifact for part in parts for artifact in part.artifacts)
     return Bundle(
         context=context,
@@ -68,25 +69,35 @@ def collect_bundle(
     )
 
 
-def _wait(readings: Sequence[_RunningCollector], patience: float, waiting: Callable[[Sequence[str]], None]) -> None:
-    deadline = time.monotonic() + patience
+def _wait(
+    readings: Sequence[_RunningCollector], request: CollectRequest, waiting: Callable[[Sequence[str]], None]
+) -> None:
+    deadline = time.monotonic() + _patience(request)
     while busy := [reading for reading in readings if not reading.call.ended]:
-        if time.monotonic() >= deadline:
+        if time.monotonic() >= deadline or _leader_failed(readings, request):
             return
         waiting([reading.collector.title for reading in busy])
         busy[0].call.wait(0.2)
 
 
-def _outcome(reading: _RunningCollector, request: CollectRequest) -> CollectResult:
+def _patience(request: CollectRequest) -> float:
+    return request.window + PATIENCE * request.timeout
+
+
+def _leader_failed(readings: Iterable[_RunningCollector], request: CollectRequest) -> bool:
+    leader = next((one for one in readings if one.collector.name == request.leader), None)
+    return leader is not None and leader.call.ended and not leader.call.outcome().artifacts
+
+
+def _outcome(reading: _RunningCollector, request: CollectRequest, *, stopped: bool) -> CollectResult:
     if reading.call.ended:
         return reading.call.outcome()
     collector = reading.collector
-    gap = Gap(
-        source=collector.name,
-        reason=f"{collector.title} did not answer within {request.window + PATIENCE * request.timeout:.0f} s",
-        signals=tuple(sorted(collector.provides)),
-        next_step="check that source by itself, or leave it out",
-    )
+    reason = f"{collector.title} did not answer within {_patience(request):.0f} s"
+    next_step = "check that source by itself, or leave it out"
+    if stopped:
+        reason, next_step = f"{collector.title} was stopped, as no server answered", ""
+    gap = Gap(collector.name, reason, tuple(sorted(collector.provides)), next_step=next_step)
     return CollectResult(gaps=(gap,))
 
 

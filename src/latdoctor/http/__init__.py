@@ -1,1 +1,1 @@
-"""HTTP client: `client` sends one bounded request and keeps secrets out of messages; `address` judges hosts."""
+"""HTTP: `client` sends bounded requests and masks secrets, `failure` says what failed, `address` checks hosts."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 from urllib.parse import SplitResult
 
+from latdoctor.sanitize import clean
+
 PORTS: Final = {"http": 80, "https": 443}
 _AMBIGUOUS = ("%", "//", "/./", "/../", ";")  # parts of a path that two servers may interpret differently
 
@@ -71,3 +73,10 @@ _QUERY = re.compile(r"(\b[A-Za-z][A-Za-z0-9+.-]*:/{1,2}[^\s?]*\?)[^\s'\"]+")
 def mask_credentials(text: str) -> str:
     """Return `text` with the user info and the query of each URL in it replaced by `…`."""
     return _QUERY.sub(r"\1…", _USER.sub(r"\1…@", text))
+
+
+def redact_url(url: str) -> str:
+    """Return `url` without user name, password, query and fragment, which may be secrets. Never raises."""
+    rest = re.split(r"[?#]", url, maxsplit=1)[0]
+    scheme, slashes, place = rest.rpartition("://")
+    return clean(f"{scheme}{slashes}{place.rpartition('@')[2]}", 300)  # a password may hold a slash

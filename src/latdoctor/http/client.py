@@ -1,32 +1,36 @@
-"""HTTP client: one request, limited in time and size, without redirects, and without exposing secrets.
+"""HTTP client: bounded in time and size, without redirects, and without exposing secrets.
 
-The request runs on its own thread, because no client timeout limits a server that sends a byte now and then, and none
-at all limits a name lookup. At the deadline the thread is abandoned; it sends nothing after that.
+A request runs on its own thread, because no client timeout limits a server that sends a byte now and then, and none
+at all limits a name lookup. At the deadline the thread is abandoned; it sends nothing after that. A token reaches only
+the address of its own request, because no redirect is followed.
 """
 
 from __future__ import annotations
 
+import ssl
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
 from latdoctor.background import Beside
 from latdoctor.errors import LatdoctorError
+from latdoctor.http.failure import FailureCode, RequestFailure, connect_failure
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx
 
 
 MAX_BYTES = 1 << 20  # of a response body
 MAX_ERROR_BYTES = 64 << 10  # of the body of an error status
-_KEPT = ("etag", "retry-after")  # response headers that callers use
+_KEPT = ("etag", "retry-after", "location")  # response headers that callers use
 # Steps of httpcore (extension "trace") that send data.
 _REQUEST = ("send_request_headers.started", "send_request_body.started")
 _SENDING = ("connect_tcp.started", "start_tls.started", *_REQUEST)
@@ -36,7 +40,8 @@ _SENDING = ("connect_tcp.started", "start_tls.started", *_REQUEST)
 class HttpRequest:
     """A request. Everything except the method may contain a secret, and tracebacks show variables.
 
-    `reads`: the response body is needed; otherwise it is read only for an error status.
+    `reads`: the response body is needed; otherwise it is read only for an error status. `decompress`: a compressed
+    body is accepted although `identity` was requested.
     """
 
     method: str
@@ -45,6 +50,8 @@ class HttpRequest:
     content: bytes | None = field(repr=False, default=None)
     reads: bool = False
     authorities: Path | None = None  # file with trusted certificates; None: those of the system
+    limit: int = MAX_BYTES  # bytes of the response body
+    decompress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,29 +61,32 @@ class HttpResponse:
     status: int
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)  # those of _KEPT, by their names in lower case
-    flaw: str = ""  # why the body is unusable
+    flaw: RequestFailure | None = None  # why the body is unusable
+    framed: bool = False  # its length was stated or it was chunked, so that a complete body is known to be complete
 
-
-@dataclass(frozen=True, slots=True)
-class RequestFailure:
-    """No response. `begun`: part of the request may have arrived and may have been processed."""
-
-    why: str
-    begun: bool
+    @property
+    def failure(self) -> FailureCode | None:
+        """None for a success with a usable body."""
+        if 300 <= self.status < 400:
+            return FailureCode.REDIRECT
+        if not 200 <= self.status < 300:
+            return FailureCode.STATUS
+        return self.flaw.code if self.flaw else None
 
 
 class _Late(Exception):  # noqa: N818 - internal to this module
     """The deadline has passed."""
 
 
-ResolveAddress = Callable[[str], str]  # for a URL, the address of the host that is really asked. Raises LatdoctorError.
+ResolveAddress = Callable[[str], str]  # for a URL, the address to connect to. Raises LatdoctorError.
 
 
 class _SendGuard:
-    """Hears each step of the exchange before it is done: what has not been sent by `until` is never sent."""
+    """Receives each step of the exchange before it is done: what has not been sent by `until` is never sent."""
 
-    def __init__(self, until: float) -> None:
-        self.until = until
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.until = time.monotonic() + seconds
         self.begun = False
 
     def __call__(self, name: str, _: Any) -> None:
@@ -89,74 +99,151 @@ class _SendGuard:
         if time.monotonic() > self.until:
             raise _Late
 
+    def timed_out(self) -> RequestFailure:
+        within = f"within {format_value(self.seconds, 'time')}"
+        if self.begun:
+            return RequestFailure(FailureCode.TIMEOUT, f"did not answer {within}", begun=True)
+        return RequestFailure(FailureCode.CONNECT_TIMEOUT, f"accepted no connection {within}", begun=False)
+
+
+class HttpClient:
+    """Connections that requests share, also those of several threads; closed at the end of a `with` block.
+
+    `environment_proxies`: use the proxies of the environment, which are off by default.
+    """
+
+    def __init__(self, authorities: Path | None = None, *, environment_proxies: bool = False) -> None:
+        self._authorities = authorities
+        self._proxies = environment_proxies
+        self._transports: dict[tuple[str, str], httpx.HTTPTransport] = {}
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for transport in self._transports.values():
+            transport.close()
+
+    def send(
+        self, request: HttpRequest, seconds: float, place: ResolveAddress | None = None
+    ) -> HttpResponse | RequestFailure:
+        """Send one request and wait for at most `seconds`. Raises what `place` raises."""
+        guard = _SendGuard(seconds)
+        fetching = Beside(lambda: self._without_traceback(request, guard, place), "latdoctor-http")
+        return fetching.outcome() if fetching.wait(seconds) else guard.timed_out()
+
+    def _without_traceback(
+        self, request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None
+    ) -> HttpResponse | RequestFailure:
+        """Drop the traceback of an error of `place`, because its frames contain the address."""
+        try:
+            return self._fetched(request, guard, place)
+        except LatdoctorError as error:
+            error.__cause__ = error.__context__ = None
+            raise error.with_traceback(None)  # noqa: B904 - so that no cause is kept
+
+    def _fetched(
+        self, request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None
+    ) -> HttpResponse | RequestFailure:
+        """Map exceptions to failures. Only their type is reported, because some of httpx's quote headers."""
+        import httpx
+
+        try:
+            return self._exchange(request, guard, place)
+        except (_Late, httpx.TimeoutException):
+            return guard.timed_out()
+        except httpx.ConnectError as error:
+            return RequestFailure(*connect_failure(error), guard.begun)
+        except (httpx.LocalProtocolError, httpx.InvalidURL, UnicodeError):
+            why = "cannot be sent this request: the token or the address has characters that HTTP forbids"
+            return RequestFailure(FailureCode.INVALID_REQUEST, why, guard.begun)
+        except httpx.ProxyError as error:
+            return RequestFailure(FailureCode.UNREACHABLE, f"cannot be reached by the proxy ({error})", guard.begun)
+        except _UnusableAuthoritiesError as error:
+            return RequestFailure(FailureCode.CA_FILE, str(error), guard.begun)
+        except (httpx.HTTPError, OSError) as error:
+            return RequestFailure(FailureCode.PROTOCOL, f"broke off ({type(error).__name__})", guard.begun)
+
+    def _exchange(self, request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse:
+        """By a transport alone: a client would log the address, and has redirects and cookies to turn off."""
+        import httpx
+
+        url, named, extensions = _pinned(request.url, place)
+        timeout = httpx.Timeout(max(0.001, guard.until - time.monotonic()))
+        sent = httpx.Request(
+            request.method,
+            url,
+            headers={**request.headers, **named},
+            content=request.content,
+            extensions={"timeout": timeout.as_dict(), "trace": guard, **extensions},
+        )
+        response = self._transport(request.url).handle_request(sent)
+        try:
+            return _read(response, guard, request)
+        finally:
+            response.close()
+
+    def _transport(self, url: str) -> httpx.HTTPTransport:
+        import httpx
+
+        parts = urlsplit(url)
+        proxy = _environment_proxy(parts.scheme, parts.hostname or "") if self._proxies else ""
+        with self._lock:
+            found = self._transports.get((parts.scheme, proxy))
+            if found is None:
+                trusted = _trusted(self._authorities) if "https" in (parts.scheme, urlsplit(proxy).scheme) else _NO_TLS
+                try:
+                    found = httpx.HTTPTransport(verify=trusted, trust_env=False, proxy=proxy or None)
+                except (ValueError, ImportError) as error:  # a scheme of proxies that is not supported
+                    raise httpx.ProxyError(f"{urlsplit(proxy).scheme} is not supported") from error
+                self._transports[parts.scheme, proxy] = found
+            return found
+
 
 def send_request(
     request: HttpRequest, seconds: float, place: ResolveAddress | None = None
 ) -> HttpResponse | RequestFailure:
-    """Send one request: no redirects, no proxy from the environment, no logging. Raises what `place` raises."""
-    guard = _SendGuard(time.monotonic() + seconds)
-    fetching = Beside(lambda: _bare(request, guard, place), "latdoctor-http")
-    if not fetching.wait(seconds):
-        return RequestFailure(f"no answer within {format_value(seconds, 'time')}", guard.begun)
-    return fetching.outcome()
+    """Send one request by a connection of its own, without a proxy. Raises what `place` raises."""
+    with HttpClient(request.authorities) as client:
+        return client.send(request, seconds, place)
 
 
-def _bare(request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
-    """Drop the traceback of an error of `place`, because its frames contain the address."""
-    try:
-        return _fetched(request, guard, place)
-    except LatdoctorError as error:
-        error.__cause__ = error.__context__ = None
-        raise error.with_traceback(None)  # noqa: B904 - so that no cause is kept
+class _UnusableAuthoritiesError(Exception):
+    """The file of trusted certificates cannot be read or has no certificate."""
 
 
-def _fetched(request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse | RequestFailure:
-    """Map exceptions to failures. Only their type is reported, because some of httpx's quote headers."""
+_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for http: it trusts no certificate
+
+
+@cache
+def _system_authorities() -> ssl.SSLContext:
     import httpx
 
-    try:
-        return _exchange(request, guard, place)
-    except (_Late, httpx.TimeoutException):
-        return RequestFailure("no answer in time", guard.begun)
-    except httpx.ConnectError as error:
-        return RequestFailure(f"unreachable: {error}", guard.begun)
-    except (httpx.LocalProtocolError, httpx.InvalidURL, UnicodeError):
-        return RequestFailure(
-            "the request cannot be sent as it is: the token or the address has characters that HTTP forbids",
-            guard.begun,
-        )
-    except (httpx.HTTPError, OSError) as error:
-        return RequestFailure(f"the exchange broke off ({type(error).__name__})", guard.begun)
+    return httpx.create_ssl_context(trust_env=False)
 
 
-def _exchange(request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse:
-    """By a transport alone: a client would log the address, and has redirects, cookies and proxies to turn off."""
-    import httpx
-
-    url, named, extensions = _pinned(request.url, place)
-    timeout = httpx.Timeout(max(0.001, guard.until - time.monotonic()))
-    sent = httpx.Request(
-        request.method,
-        url,
-        headers={**request.headers, **named},
-        content=request.content,
-        extensions={"timeout": timeout.as_dict(), "trace": guard, **extensions},
-    )
-    with httpx.HTTPTransport(verify=_trusted(request.authorities), trust_env=False) as transport:
-        response = transport.handle_request(sent)
-        try:
-            return _read(response, guard, reads=request.reads)
-        finally:
-            response.close()
-
-
-def _trusted(authorities: Path | None) -> ssl.SSLContext | bool:
-    """Raises OSError (including ssl.SSLError) for a file that cannot be read or has no certificate."""
+def _trusted(authorities: Path | None) -> ssl.SSLContext:
     if authorities is None:
-        return True
-    import ssl
+        return _system_authorities()
+    try:
+        return ssl.create_default_context(cafile=authorities)
+    except OSError as error:  # ssl.SSLError is one
+        reason = clean(str(error.strerror or type(error).__name__), 100)
+        raise _UnusableAuthoritiesError(f"{authorities} is not a certificate file ({reason})") from None
 
-    return ssl.create_default_context(cafile=authorities)
+
+def _environment_proxy(scheme: str, host: str) -> str:
+    """The proxy of the environment for this host; empty without one."""
+    from urllib.request import getproxies, proxy_bypass
+
+    proxies = getproxies()
+    proxy = proxies.get(scheme) or proxies.get("all") or ""
+    if not proxy or proxy_bypass(host):
+        return ""
+    return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _pinned(url: str, place: ResolveAddress | None) -> tuple[str, dict[str, str], dict[str, str]]:
@@ -170,21 +257,28 @@ def _pinned(url: str, place: ResolveAddress | None) -> tuple[str, dict[str, str]
     return urlunsplit(parts._replace(netloc=netloc)), {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
 
 
-def _read(response: httpx.Response, guard: _SendGuard, *, reads: bool) -> HttpResponse:
+def _read(response: httpx.Response, guard: _SendGuard, request: HttpRequest) -> HttpResponse:
     """Read the body if it is needed or of an error status."""
     kept = {name: response.headers[name] for name in _KEPT if name in response.headers}
-    if response.is_success and not reads:
+    if response.is_success and not request.reads:
         return HttpResponse(response.status_code, b"", kept)
-    if response.headers.get("content-encoding", "identity") not in ("", "identity"):
-        return HttpResponse(response.status_code, b"", kept, "it is compressed although that was not requested")
-    limit = MAX_BYTES if response.is_success else MAX_ERROR_BYTES
+    if not request.decompress and response.headers.get("content-encoding", "identity") not in ("", "identity"):
+        flaw = RequestFailure(FailureCode.PROTOCOL, "compressed its response although that was not requested", True)
+        return HttpResponse(response.status_code, b"", kept, flaw)
+    limit = request.limit if response.is_success else min(request.limit, MAX_ERROR_BYTES)
     body = bytearray()
-    for chunk in response.iter_raw():
+    for chunk in response.iter_bytes() if request.decompress else response.iter_raw():
         guard.check_deadline()
         body += chunk
         if len(body) > limit:
-            return HttpResponse(response.status_code, bytes(body[:limit]), kept, f"it has more than {limit} bytes")
-    return HttpResponse(response.status_code, bytes(body), kept)
+            flaw = RequestFailure(FailureCode.TOO_LARGE, f"sent more than {_size(limit)}", True)
+            return HttpResponse(response.status_code, bytes(body[:limit]), kept, flaw)
+    framed = "content-length" in response.headers or "transfer-encoding" in response.headers
+    return HttpResponse(response.status_code, bytes(body), kept, framed=framed)
+
+
+def _size(limit: int) -> str:
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
 
 
 class Secret:

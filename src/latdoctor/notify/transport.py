@@ -23,7 +23,8 @@ from msgspec import Raw
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.http.address import PORTS, Address, ResolveHost, is_plain_path, is_public, is_under, parse_address
-from latdoctor.http.client import HttpRequest, HttpResponse, RequestFailure, Secret, redact_secrets, send_request
+from latdoctor.http.client import HttpRequest, HttpResponse, Secret, redact_secrets, send_request
+from latdoctor.http.failure import RequestFailure
 from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
 from latdoctor.sanitize import clean
 
@@ -254,7 +255,7 @@ def attempt(
     except _Unresolved as unresolved:
         return AttemptResult(sent=False, why=str(unresolved), again_after=pause(number))
     if isinstance(response, RequestFailure):
-        return AttemptResult(False, redact_secrets(response.why, keys.all), response.begun, pause(number))
+        return AttemptResult(False, redact_secrets(f"it {response.why}", keys.all), response.begun, pause(number))
     return _result_of(response, keys, number, now)
 
 

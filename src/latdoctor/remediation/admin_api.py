@@ -25,12 +25,12 @@ from latdoctor.http.client import (
     MAX_BYTES,
     HttpRequest,
     HttpResponse,
-    RequestFailure,
     ResolveAddress,
     Secret,
     redact_secrets,
 )
 from latdoctor.http.client import send_request as exchanged
+from latdoctor.http.failure import RequestFailure
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 
@@ -78,7 +78,7 @@ def exchange(asked: AdminRequest, token: Secret, deadline: Deadline, place: Reso
     came = exchanged(_request(asked, token), seconds, place)
     if isinstance(came, RequestFailure):
         why = redact_secrets(came.why, [token])
-        raise Unreachable(why, where=asked.url, next_step="see whether the target runs and can be reached")
+        raise Unreachable(why, where=asked.url, next_step=came.next_step)
     return _judged(asked, came, token)
 
 
@@ -121,7 +121,7 @@ def _request(asked: AdminRequest, token: Secret) -> HttpRequest:
 def _judged(asked: AdminRequest, came: HttpResponse, token: Secret) -> Answer:
     if 200 <= came.status < 300:
         if came.flaw:
-            raise Refused(f"the answer cannot be used: {came.flaw}", where=asked.url, next_step=_LOOK)
+            raise Refused(f"the answer cannot be used: it {came.flaw.why}", where=asked.url, next_step=_LOOK)
         tag = came.headers.get("etag", "")
         return Answer(came.body, tag if len(tag) <= MAX_TAG and tag.isascii() and tag.isprintable() else "")
     said = _said(came.body, token)

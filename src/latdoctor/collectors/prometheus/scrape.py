@@ -7,20 +7,19 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from functools import partial
 from urllib.parse import urlsplit, urlunsplit
 
+from latdoctor.background import run_concurrently
 from latdoctor.collectors.base import Clock, CollectRequest, CollectResult
 from latdoctor.collectors.prometheus.exposition import MAX_BYTES
 from latdoctor.dialects.metrics_page import MetricsPage
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
-from latdoctor.http.address import is_loopback
+from latdoctor.http.address import is_loopback, redact_url
+from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
+from latdoctor.http.failure import FailureCode, RequestFailure
 from latdoctor.sanitize import clean
-
-if TYPE_CHECKING:
-    import httpx
-
 
 # `identity` prevents decompression of a small response into a huge one.
 _HEADERS = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
@@ -46,13 +45,6 @@ class ScrapeResult:
     done: float = 0.0
 
 
-def redact_url(url: str) -> str:
-    """Return `url` without user name, password, query and fragment, which may be secrets. Never raises."""
-    rest = re.split(r"[?#]", url, maxsplit=1)[0]
-    scheme, slashes, place = rest.rpartition("://")
-    return clean(f"{scheme}{slashes}{place.rpartition('@')[2]}", 300)  # a password may hold a slash
-
-
 def parse_target(address: str) -> ScrapeTarget:
     """Parse `localhost:8000`, a base URL or a metrics URL into the page's address. Raises ValueError."""
     parts = urlsplit(address if "://" in address else f"http://{address}")
@@ -74,82 +66,36 @@ def fetch(
     targets: Sequence[ScrapeTarget], timeout: float, limit: int = MAX_BYTES, at_once: int = 16
 ) -> tuple[ScrapeResult, ...]:
     """Scrape all targets; results in their order. Each has `timeout` seconds in total and `limit` bytes."""
-    import asyncio
-
-    return asyncio.run(_fetch(targets, timeout, limit, at_once))
-
-
-async def _fetch(targets: Sequence[ScrapeTarget], timeout: float, limit: int, at_once: int) -> tuple[ScrapeResult, ...]:
-    import asyncio
-
-    import httpx
-
-    gate = asyncio.Semaphore(at_once)
     # Proxies of the environment are not used for this machine itself.
-    direct = httpx.AsyncClient(timeout=timeout, follow_redirects=False, trust_env=False)
-    outward = httpx.AsyncClient(timeout=timeout, follow_redirects=False)
-
-    async def one(target: ScrapeTarget) -> ScrapeResult:
-        async with gate:
-            answer = await _fetch_one(direct if target.loopback else outward, target, timeout, limit)
-            return replace(answer, done=time.monotonic())
-
-    async with direct, outward:
-        return tuple(await asyncio.gather(*(one(target) for target in targets)))
+    with HttpClient() as direct, HttpClient(environment_proxies=True) as outward:
+        calls = [
+            partial(_fetch_one, direct if target.loopback else outward, target, timeout, limit) for target in targets
+        ]
+        return run_concurrently(calls, at_once, "latdoctor-scrape")
 
 
-async def _fetch_one(client: httpx.AsyncClient, target: ScrapeTarget, timeout: float, limit: int) -> ScrapeResult:
-    import asyncio
-
-    import httpx
-
-    try:
-        # httpx limits each read; asyncio limits the total, so that a slow stream ends.
-        async with asyncio.timeout(timeout), client.stream("GET", target.url, headers=_HEADERS) as response:
-            return await _read(response, limit)
-    except (TimeoutError, httpx.TimeoutException):
-        return ScrapeResult(None, f"did not answer within {timeout:g} s", _SLOW)
-    except httpx.ConnectError as error:
-        return ScrapeResult(None, f"cannot be reached ({_error_text(error, target)})", _DOWN)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return ScrapeResult(
-            None,
-            f"broke off ({_error_text(error, target)})",
-            "check that it serves HTTP and has not just restarted",
-        )
+def _fetch_one(client: HttpClient, target: ScrapeTarget, timeout: float, limit: int) -> ScrapeResult:
+    request = HttpRequest("GET", target.url, _HEADERS, reads=True, limit=limit, decompress=True)
+    return replace(_result(client.send(request, timeout)), done=time.monotonic())
 
 
-async def _read(response: httpx.Response, limit: int) -> ScrapeResult:
-    status = response.status_code
-    if status != 200:
-        place = response.headers.get("location", "")
-        moved = f", to {redact_url(place)}" if 300 <= status < 400 and place else ""
-        return ScrapeResult(None, f"answered with status {status}{moved}", _STATUS)
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size > limit:
-            return ScrapeResult(None, f"sent more than {_size(limit)}", "configure the exporter to expose fewer series")
-        chunks.append(chunk)
-    body = b"".join(chunks)
+def _result(reply: HttpResponse | RequestFailure) -> ScrapeResult:
+    if isinstance(reply, RequestFailure):
+        return ScrapeResult(None, reply.why, reply.next_step)
+    if reply.status != 200:
+        place = reply.headers.get("location", "")
+        moved = f", to {redact_url(place)}" if reply.failure is FailureCode.REDIRECT and place else ""
+        return ScrapeResult(None, f"answered with status {reply.status}{moved}", _STATUS)
+    if reply.flaw:
+        return ScrapeResult(None, reply.flaw.why, _NEXT_STEPS.get(reply.flaw.code, reply.flaw.next_step))
     # Some exporters omit the last newline. If the transport proves that the body is complete, it is added, so that
     # the page does not count as truncated.
-    whole = "content-length" in response.headers or "transfer-encoding" in response.headers
-    return ScrapeResult(body + b"\n" if whole and body and not body.endswith(b"\n") else body)
+    body = reply.body
+    return ScrapeResult(body + b"\n" if reply.framed and body and not body.endswith(b"\n") else body)
 
 
-_SLOW = "the server may be overloaded or hanging: check its processes and logs"
-_DOWN = "check that the server is up and the port is correct"
+_NEXT_STEPS = {FailureCode.TOO_LARGE: "configure the exporter to expose fewer series"}
 _STATUS = "use the address of the metrics page (Triton: port 8002, vLLM: the API port, TorchServe: port 8082)"
-
-
-def _size(limit: int) -> str:
-    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit} bytes"
-
-
-def _error_text(error: Exception, target: ScrapeTarget) -> str:
-    return clean(str(error).replace(target.url, target.display), 200) or type(error).__name__
 
 
 # Gauges whose sum is the unix time at which the exporter wrote the page.

@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import math
 import os
-import ssl
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlencode, urlsplit, urlunsplit
 
 import msgspec
 from msgspec import Struct
 
+from latdoctor.background import run_concurrently
 from latdoctor.collectors.base import ApiEndpoint
-from latdoctor.collectors.prometheus.scrape import redact_url
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError, UsageError
-from latdoctor.http.address import is_loopback
+from latdoctor.http.address import is_loopback, redact_url
+from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
+from latdoctor.http.failure import FailureCode, RequestFailure
 from latdoctor.sanitize import clean
-
-if TYPE_CHECKING:
-    import httpx
-
 
 AUTH, AUTH_FILE, CA_FILE = "LATDOCTOR_PROMETHEUS_AUTH", "LATDOCTOR_PROMETHEUS_AUTH_FILE", "LATDOCTOR_PROMETHEUS_CA_FILE"
 _MAX_FILE = 64 << 10
@@ -190,11 +188,16 @@ def error_message(raw: bytes) -> str:
 
 AT_ONCE = 4  # concurrent queries; during an incident the server is busy
 MAX_TOTAL = 64 << 20  # of all responses together
-_HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
-_DOWN = "check that the server is up and the address is correct"
+_HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/x-www-form-urlencoded",
+    "User-Agent": "latdoctor",
+}
 _SLOW = "query less: --select '{job=\"…\"}', or a shorter --since"
 _LOGIN = f"put `Bearer TOKEN` or `Basic USER:PASSWORD` into a file and name it in {AUTH_FILE}"
 _TRUST = f"name the certificate authority's file in {CA_FILE}"
+_NEXT_STEPS = {FailureCode.TIMEOUT: _SLOW, FailureCode.CERTIFICATE: _TRUST, FailureCode.CA_FILE: _TRUST}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,87 +234,44 @@ def run_queries(
     access: ApiEndpoint, queries: Sequence[PromqlQuery], timeout: float, deadline: float
 ) -> tuple[QueryReply, ...]:
     """Run all queries; replies in their order: `timeout` seconds each, `deadline` for all."""
-    try:
-        trust = _trust(access)
-    except (OSError, ssl.SSLError) as error:
-        return (QueryReply(None, f"{access.ca_file} is not a certificate file ({_error_text(error)})", _TRUST),) * len(
-            queries
-        )
-    return asyncio.run(_ask(access, queries, timeout, deadline, trust))
-
-
-def _trust(access: ApiEndpoint) -> ssl.SSLContext | bool:
-    return ssl.create_default_context(cafile=access.ca_file) if access.ca_file is not None else True
-
-
-async def _ask(
-    access: ApiEndpoint, queries: Sequence[PromqlQuery], timeout: float, deadline: float, trust: ssl.SSLContext | bool
-) -> tuple[QueryReply, ...]:
-    import httpx
-
-    headers = {**_HEADERS, **({"Authorization": access.authorization} if access.authorization else {})}
-    gate = asyncio.Semaphore(AT_ONCE)
-    ends = asyncio.get_running_loop().time() + deadline
+    ends = time.monotonic() + deadline
     left = [MAX_TOTAL]
+    lock = threading.Lock()
     # Proxies of the environment are not used for this machine itself.
-    async with httpx.AsyncClient(
-        timeout=timeout, follow_redirects=False, trust_env=not access.loopback, verify=trust, headers=headers
-    ) as client:
+    with HttpClient(access.ca_file, environment_proxies=not access.loopback) as client:
 
-        async def one(query: PromqlQuery) -> QueryReply:
-            async with gate:
-                patience = min(timeout, ends - asyncio.get_running_loop().time())
-                if patience <= 0:
-                    return QueryReply(None, f"was abandoned after {deadline:g} s in total", _SLOW)
-                reply = await _post(client, access, query, patience, min(MAX_BYTES, left[0]))
+        def run(query: PromqlQuery) -> QueryReply:
+            patience = min(timeout, ends - time.monotonic())
+            if patience <= 0:
+                return QueryReply(None, f"was abandoned after {deadline:g} s in total", _SLOW)
+            reply = _reply(client.send(_request(access, query, patience, min(MAX_BYTES, left[0])), patience))
+            with lock:
                 left[0] -= len(reply.body or b"")
-                return reply
+            return reply
 
-        return tuple(await asyncio.gather(*(one(query) for query in queries)))
-
-
-async def _post(
-    client: httpx.AsyncClient, access: ApiEndpoint, query: PromqlQuery, patience: float, limit: int
-) -> QueryReply:
-    import httpx
-
-    url = access.url + query.path
-    try:
-        async with (
-            asyncio.timeout(patience),
-            client.stream("POST", url, data=dict(query.form(patience))) as response,
-        ):
-            return await _read(response, limit)
-    except (TimeoutError, httpx.TimeoutException):
-        return QueryReply(None, f"did not answer within {patience:.3g} s", _SLOW)
-    except httpx.ConnectError as error:
-        reason = _error_text(error)
-        return QueryReply(None, f"cannot be reached ({reason})", _TRUST if "CERTIFICATE" in reason.upper() else _DOWN)
-    except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
-        return QueryReply(None, f"broke off ({_error_text(error)})", _DOWN)
+        return run_concurrently([partial(run, query) for query in queries], AT_ONCE, "latdoctor-promql")
 
 
-async def _read(response: httpx.Response, limit: int) -> QueryReply:
-    status = response.status_code
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in response.aiter_bytes():
-        size += len(chunk)
-        if size > limit:
-            return QueryReply(None, f"sent more than {limit >> 20} MiB", _SLOW)
-        chunks.append(chunk)
-    body = b"".join(chunks)
+def _request(access: ApiEndpoint, query: PromqlQuery, patience: float, limit: int) -> HttpRequest:
+    headers = {**_HEADERS, **({"Authorization": access.authorization} if access.authorization else {})}
+    content = urlencode(query.form(patience)).encode()
+    return HttpRequest(
+        "POST", access.url + query.path, headers, content, reads=True, limit=max(0, limit), decompress=True
+    )
+
+
+def _reply(reply: HttpResponse | RequestFailure) -> QueryReply:
+    if isinstance(reply, RequestFailure):
+        return QueryReply(None, reply.why, _NEXT_STEPS.get(reply.code, reply.next_step))
+    status = reply.status
     if status == 200:
-        return QueryReply(body)
-    if 300 <= status < 400:
-        place = redact_url(response.headers.get("location", ""))
+        return QueryReply(None, reply.flaw.why, _SLOW) if reply.flaw else QueryReply(reply.body)
+    if reply.failure is FailureCode.REDIRECT:
+        place = redact_url(reply.headers.get("location", ""))
         return QueryReply(None, f"redirects to {place}, which is not followed", "use that address if it is correct")
     if status in (401, 403):
         return QueryReply(None, f"refused access with status {status}", _LOGIN)
+    message = error_message(reply.body)
     if status in (422, 503, 504):
-        return QueryReply(None, f"gave up on a query: {error_message(body) or f'status {status}'}", _SLOW)
-    return QueryReply(None, f"answered with status {status}: {error_message(body) or 'no Prometheus server?'}", _DOWN)
-
-
-def _error_text(error: Exception) -> str:
-    return clean(str(error), 200) or type(error).__name__
+        return QueryReply(None, f"gave up on a query: {message or f'status {status}'}", _SLOW)
+    return QueryReply(None, f"answered with status {status}: {message or 'no Prometheus server?'}", _NOT_IT)
