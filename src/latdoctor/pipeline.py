@@ -31,7 +31,7 @@ from latdoctor.evidence.redaction import bundle as redacting
 from latdoctor.evidence.redaction.redactor import Redactor
 from latdoctor.remediation.observation import Observation, Observe
 from latdoctor.remediation.planner import Because
-from latdoctor.remediation.target import Access, Pages, Target, canonical, kind_of, place_of
+from latdoctor.remediation.target import Access, Pages, Target, TargetKind, canonical_url, detect_kind, host_and_port
 from latdoctor.sanitize import clean
 
 _KINDS_SHOWN = 5
@@ -104,12 +104,12 @@ def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) 
 
 def _sibling(place: str, access: Access, known: Mapping[str, str]) -> bool:
     """Whether another server of the target's kind is there; one that does not let us in is none."""
-    if canonical(place) == canonical(access.target.admin):
+    if canonical_url(place) == canonical_url(access.target.admin):
         return False
-    if canonical(place) in known:
-        return known[canonical(place)] == access.target.kind
+    if canonical_url(place) in known:
+        return known[canonical_url(place)] == access.target.kind
     try:
-        return kind_of(Access(Target(place, "", admin=place), access.token)) == access.target.kind
+        return detect_kind(Access(Target(place, TargetKind.UNKNOWN, admin=place), access.token)) == access.target.kind
     except LatdoctorError:
         return False
 
@@ -164,7 +164,7 @@ def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Bec
     subjects |= {name for one in diagnosis.checks for name in one.subjects}
     # A diagnosis of pages is called by the first of them: `a:8000 and 1 more`.
     named = [diagnosis.target.split(" ")[0], *(name.rpartition("@")[2] for name in subjects if "@" in name)]
-    places = {place_of(f"{scheme}://{name}") for name in named for scheme in ("http", "https")}
+    places = {host_and_port(f"{scheme}://{name}") for name in named for scheme in ("http", "https")}
     return Because(
         run_id=diagnosis.run_id,
         cause=cause.id,

@@ -25,14 +25,14 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The admin interfaces that were asked what they are, in order."""
     places: list[str] = []
 
-    def kind_of(access: Access) -> str:
+    def detect_kind(access: Access) -> str:
         places.append(access.target.admin)
         if access.target.admin not in KINDS:
             raise OperationError("no admin interface")
         return KINDS[access.target.admin]
 
-    monkeypatch.setattr(remediate_targets, "kind_of", kind_of)
-    monkeypatch.setattr(pipeline, "kind_of", kind_of)
+    monkeypatch.setattr(remediate_targets, "detect_kind", detect_kind)
+    monkeypatch.setattr(pipeline, "detect_kind", detect_kind)
     return places
 
 

@@ -19,7 +19,7 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.planner import Because
 from latdoctor.remediation.run_history import Opened
-from latdoctor.remediation.target import place_of
+from latdoctor.remediation.target import host_and_port
 from tests.cli import admin_server
 from tests.cli.admin_server import Admin, admin
 from tests.cli.running import run
@@ -110,7 +110,7 @@ def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin
 
 
 def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:
-    because = Because("d", "app.batching.long-alone", 0.9, 0.0, places=(place_of(page),))
+    because = Because("d", "app.batching.long-alone", 0.9, 0.0, places=(host_and_port(page),))
     found = ask(SourceOptions())
     assert found.request.servers == (page, STRANGER)
     seen = of_what_was_named(found, (), because)

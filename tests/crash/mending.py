@@ -16,10 +16,11 @@ from latdoctor.http.client import Secret
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import recovery, run_history
-from latdoctor.remediation.change import Deadline, Standing, brought
+from latdoctor.remediation.actions import require_action
+from latdoctor.remediation.change import ChangeState, Deadline, ensure
 from latdoctor.remediation.executor import _Run, carry_out
 from latdoctor.remediation.observation import Observation
-from latdoctor.remediation.planner import PlanRequest, known, planned
+from latdoctor.remediation.planner import PlanRequest, planned
 from latdoctor.remediation.playbook_loader import read_library
 from latdoctor.remediation.run_context import World
 from latdoctor.remediation.run_history import Touched
@@ -62,8 +63,8 @@ def entered(state: Path, url: str, *, helps: bool) -> World:
 def _late(self: _Run, touched: Touched) -> None:
     """What a run must never do: change first, journal then."""
     change = self._plan.stages[touched.stage].changes[touched.index]
-    resource = known(change.action).resource(self._world.access, change.resource)
-    brought(change, Standing.AFTER, resource, Deadline.after(15))
+    resource = require_action(change.action).resource(self._world.access, change.resource)
+    ensure(change, ChangeState.AFTER, resource, Deadline.after(15))
     self._recorder.note("change.intended", touched)
     self._touched.append(touched)
     self._recorder.note("change.made", touched)

@@ -144,7 +144,7 @@ class InMemory:
             service.loses_replies -= 1
             raise Unreachable("the connection was closed")
 
-    def by_hand(self, values: Values) -> str:
+    def manual_command(self, values: Values) -> str:
         return f"set {dict(values)}"
 
     def _answers(self, deadline: Deadline) -> None:
@@ -164,14 +164,14 @@ class Setting:
     kinds: frozenset[str] = frozenset({"reference"})
     undos: frozenset[str] = frozenset({"restore", "none-needed", "irreversible"})
 
-    def problems(self, given: Mapping[str, str]) -> Iterator[str]:
+    def check_arguments(self, given: Mapping[str, str]) -> Iterator[str]:
         return iter(())
 
-    def where(self, target: Target, given: Mapping[str, str]) -> str:
+    def resource_id(self, target: Target, given: Mapping[str, str]) -> str:
         return self.place
 
-    def resource(self, access: Access, where: str) -> InMemory:
+    def resource(self, access: Access, resource_id: str) -> InMemory:
         return InMemory(self.service)
 
-    def wanted(self, given: Mapping[str, str], state: State) -> Values:
+    def desired_values(self, given: Mapping[str, str], state: State) -> Values:
         return {name: text == "true" if text in ("true", "false") else text for name, text in given.items()}

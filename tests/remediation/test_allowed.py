@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.errors import UsageError
-from latdoctor.remediation.admin_api import permitted, place
+from latdoctor.remediation.admin_api import require_allowed, resolve_allowed
 from latdoctor.remediation.change import Refused, Unreachable
 
 ALLOW = ("https://config.example/apps", "http://10.0.0.5:8080/", "http://localhost:9000/a/b")
@@ -41,16 +41,16 @@ BAD = [
 
 @pytest.mark.parametrize("url", GOOD)
 def test_what_is_listed_may_be_changed(url: str) -> None:
-    assert permitted(url, ALLOW) == url
+    assert require_allowed(url, ALLOW) == url
 
 
 @pytest.mark.parametrize("url", BAD)
 def test_nothing_else_may(url: str) -> None:
     with pytest.raises(UsageError) as raised:
-        permitted(url, ALLOW)
+        require_allowed(url, ALLOW)
     assert "u:p" not in str(raised.value)
     with pytest.raises(UsageError):
-        permitted(url, ())
+        require_allowed(url, ())
 
 
 PRIVATE = [
@@ -78,9 +78,9 @@ PRIVATE = [
 @pytest.mark.parametrize("address", PRIVATE)
 def test_a_name_that_leads_inside_is_refused(address: str) -> None:
     with pytest.raises(Refused, match="not public"):
-        place("https://config.example/apps", ALLOW, lambda *_: [address])
+        resolve_allowed("https://config.example/apps", ALLOW, lambda *_: [address])
     with pytest.raises(Refused, match="not public"):  # one of several is enough
-        place("https://config.example/apps", ALLOW, lambda *_: ["93.184.216.34", address])
+        resolve_allowed("https://config.example/apps", ALLOW, lambda *_: ["93.184.216.34", address])
 
 
 def test_what_was_judged_is_where_it_goes() -> None:
@@ -90,7 +90,7 @@ def test_what_was_judged_is_where_it_goes() -> None:
         asked.append((host, port))
         return ["93.184.216.34", "2606:2800:220:1::1"]
 
-    assert place("https://config.example/apps", ALLOW, resolve) == "93.184.216.34"
+    assert resolve_allowed("https://config.example/apps", ALLOW, resolve) == "93.184.216.34"
     assert asked == [("config.example", 443)]
 
 
@@ -101,12 +101,12 @@ def test_what_was_judged_is_where_it_goes() -> None:
     ("https://config.example/apps", "10.0.0.5"),
 ])  # fmt: skip
 def test_an_address_that_is_listed_itself_is_meant(url: str, address: str) -> None:
-    assert place(url, ALLOW, lambda *_: [address]) == address
+    assert resolve_allowed(url, ALLOW, lambda *_: [address]) == address
 
 
 def test_localhost_is_this_machine_only() -> None:
     with pytest.raises(Refused):
-        place("http://localhost:9000/a/b", ALLOW, lambda *_: ["10.9.9.9"])
+        resolve_allowed("http://localhost:9000/a/b", ALLOW, lambda *_: ["10.9.9.9"])
 
 
 def test_a_name_without_an_address() -> None:
@@ -115,4 +115,4 @@ def test_a_name_without_an_address() -> None:
 
     for resolve in (fails, lambda *_: []):
         with pytest.raises(Unreachable):
-            place("https://config.example/apps", ALLOW, resolve)
+            resolve_allowed("https://config.example/apps", ALLOW, resolve)

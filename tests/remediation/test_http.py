@@ -15,7 +15,7 @@ from hypothesis import strategies as some
 from latdoctor.errors import LatdoctorError
 from latdoctor.http.client import Secret
 from latdoctor.remediation import admin_api
-from latdoctor.remediation.admin_api import MAX_BYTES, AdminRequest, Answer, ResolveAddress, exchange, json_object
+from latdoctor.remediation.admin_api import MAX_BYTES, AdminRequest, AdminResponse, ResolveAddress, json_object, send
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 from tests.http.served import answering, dripping, hangs, serving
@@ -34,10 +34,8 @@ def ask(
     seconds: float = LONG,
     token: Secret = TOKEN,
     place: ResolveAddress | None = None,
-) -> Answer:
-    return exchange(
-        AdminRequest(method, url, content, '"tag"' if content else ""), token, Deadline.after(seconds), place
-    )
+) -> AdminResponse:
+    return send(AdminRequest(method, url, content, '"tag"' if content else ""), token, Deadline.after(seconds), place)
 
 
 def says_nothing(error: BaseException, secret: str = CANARY) -> None:
@@ -156,7 +154,7 @@ def test_who_never_ends_is_left_at_the_deadline(serve: Callable[[socket.socket, 
 
 def test_of_a_change_that_was_made_the_answer_is_not_waited_for() -> None:
     with serving(ENDLESS["body"]) as server:
-        assert ask(server.url, "PATCH", b"{}") == Answer(b"", "")
+        assert ask(server.url, "PATCH", b"{}") == AdminResponse(b"", "")
 
 
 BROKEN = {
@@ -251,7 +249,7 @@ def test_what_forbids_the_place_is_told() -> None:
 )
 def test_any_body_is_an_object_or_refused(body: bytes) -> None:
     try:
-        found = json_object(Answer(body, ""), "x")
+        found = json_object(AdminResponse(body, ""), "x")
     except Refused:
         return
     assert isinstance(found, dict)
@@ -259,6 +257,6 @@ def test_any_body_is_an_object_or_refused(body: bytes) -> None:
 
 @given(some.binary(max_size=300))
 def test_any_refusal_is_told_in_one_clean_line(body: bytes) -> None:
-    told = admin_api._said(body, TOKEN)
+    told = admin_api._error_detail(body, TOKEN)
     assert len(told) <= 300
     assert told == clean(told)

@@ -20,7 +20,7 @@ from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.lab.server.config import ServerConfig, knobs, patched
 from latdoctor.lab.server.router_config import RouterConfig
-from latdoctor.remediation.actions.value_parsing import typed as as_knob
+from latdoctor.remediation.actions.field_values import parse as as_knob
 from latdoctor.remediation.observation import Observation, judged
 from latdoctor.remediation.parameters import filled, shown, typed
 from latdoctor.remediation.playbook import DISRUPTIONS, RISKS, Playbook

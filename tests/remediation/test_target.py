@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.remediation.target import Target, canonical, place_of
+from latdoctor.remediation.target import Target, canonical_url, host_and_port
 
 HERE = "http://127.0.0.1:8080"
 SAME = [
@@ -38,17 +38,17 @@ def test_this_machine_has_many_names(url: str) -> None:
 
 @pytest.mark.parametrize("url", OTHERS)
 def test_what_is_another_has_another_key(url: str) -> None:
-    assert canonical(url) != canonical(HERE)
+    assert canonical_url(url) != canonical_url(HERE)
 
 
 def test_a_port_that_is_not_written_is_the_usual_one() -> None:
-    assert canonical("http://Host") == canonical("http://host:80/")
-    assert canonical("https://host") == canonical("https://host:443")
+    assert canonical_url("http://Host") == canonical_url("http://host:80/")
+    assert canonical_url("https://host") == canonical_url("https://host:443")
 
 
 @pytest.mark.parametrize("text", ["", "pid 12", "memory", "http://[::1", "http://h:99999", "http://h:x"])
 def test_what_is_no_address_stays_as_it_is(text: str) -> None:
-    assert canonical(text) == text
+    assert canonical_url(text) == text
 
 
 def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
@@ -56,12 +56,12 @@ def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
 
 
 def test_a_place_is_host_and_port() -> None:
-    assert place_of("http://LocalHost:8000/a") == "127.0.0.1:8000" != place_of("http://127.0.0.1:8001")
-    assert place_of("http://[2001:DB8::0:1]") == "[2001:db8::1]:80"
+    assert host_and_port("http://LocalHost:8000/a") == "127.0.0.1:8000" != host_and_port("http://127.0.0.1:8001")
+    assert host_and_port("http://[2001:DB8::0:1]") == "[2001:db8::1]:80"
 
 
 @given(st.text(max_size=60))
 def test_any_text_has_one_spelling(text: str) -> None:
     for url in (text, f"http://{text}", f"http://{text}:80/"):
-        assert canonical(canonical(url)) == canonical(url)
-        assert "/" not in place_of(url)
+        assert canonical_url(canonical_url(url)) == canonical_url(url)
+        assert "/" not in host_and_port(url)

@@ -13,10 +13,10 @@ from latdoctor.cli.request import Ask
 from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.http.client import Secret
-from latdoctor.remediation.actions.process import began
+from latdoctor.remediation.actions.process import start_ticks
 from latdoctor.remediation.planner import Because
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.target import Access, Target, canonical, kind_of, place_of
+from latdoctor.remediation.target import Access, Target, TargetKind, canonical_url, detect_kind, host_and_port
 from latdoctor.sanitize import clean
 
 VARIABLE = "LATDOCTOR_ADMIN_TOKEN"
@@ -33,7 +33,7 @@ class Ways:
     @property
     def known(self) -> dict[str, str]:
         """Admin interface → its kind."""
-        return {canonical(access.target.admin): access.target.kind for access in self.asked}
+        return {canonical_url(access.target.admin): access.target.kind for access in self.asked}
 
 
 def of_what_was_named(wanted: Ask, admin: Sequence[str], because: Because | None) -> Ask:
@@ -43,8 +43,8 @@ def of_what_was_named(wanted: Ask, admin: Sequence[str], because: Because | None
     """
     if not wanted.guessed or not (admin or because):
         return wanted
-    places = {place_of(shown_origin(url)) for url in admin if url} | set(because.places if because else ())
-    servers = tuple(url for url in wanted.request.servers if place_of(url) in places)
+    places = {host_and_port(shown_origin(url)) for url in admin if url} | set(because.places if because else ())
+    servers = tuple(url for url in wanted.request.servers if host_and_port(url) in places)
     return replace(wanted, request=replace(wanted.request, servers=servers), notice="")
 
 
@@ -73,7 +73,9 @@ def ways_in(
     """
     secret = Secret() if guessed else token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
-        return Ways((Access(Target(f"process {pid}", "process", pid=pid, started=began(pid)), Secret()),))
+        return Ways(
+            (Access(Target(f"process {pid}", TargetKind.PROCESS, pid=pid, started=start_ticks(pid)), Secret()),)
+        )
     named = tuple(admin) or settings.admin
     if named:
         ways = tuple(_access(url, secret, settings) for url in _apart(named))
@@ -100,7 +102,7 @@ def _apart(urls: Sequence[str]) -> tuple[str, ...]:
     """Each place once, as it was spelled first."""
     found: dict[str, str] = {}
     for url in urls:
-        found.setdefault(canonical(shown_origin(url)), shown_origin(url))
+        found.setdefault(canonical_url(shown_origin(url)), shown_origin(url))
     return tuple(found.values())
 
 
@@ -140,12 +142,12 @@ def settings_for(target: Target) -> TargetSettings:
         return TargetSettings()
     if target.configured in known:
         return known[target.configured]
-    place = canonical(target.admin)
+    place = canonical_url(target.admin)
     return next((one for one in known.values() if place in _places(one)), TargetSettings())
 
 
 def _places(settings: TargetSettings) -> set[str]:
-    return {canonical(shown_origin(url)) for url in (*settings.admin, *settings.server)}
+    return {canonical_url(shown_origin(url)) for url in (*settings.admin, *settings.server)}
 
 
 def token(file: Path | None) -> Secret:
@@ -161,9 +163,9 @@ def token(file: Path | None) -> Secret:
 
 def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
     place = shown_origin(url)
-    access = Access(Target(place, "", admin=place, allow=settings.allow), secret)
+    access = Access(Target(place, TargetKind.UNKNOWN, admin=place, allow=settings.allow), secret)
     try:
-        kind = kind_of(access)
+        kind = detect_kind(access)
     except LatdoctorError as error:
         raise UsageError(
             f"its admin interface cannot be read: {error.what}",

@@ -1,10 +1,11 @@
-"""One exchange with what is mended: an answer, or an error of a kind, without the token in anything it says."""
+"""Requests to a target's admin interface: a response or a typed error, neither of which contains the token."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -28,24 +29,37 @@ from latdoctor.http.client import (
     ResolveAddress,
     Secret,
     redact_secrets,
+    send_request,
 )
-from latdoctor.http.client import send_request as exchanged
 from latdoctor.http.failure import RequestFailure
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 
-__all__ = ["MAX_BYTES", "AdminRequest", "Answer", "ResolveAddress", "checked", "exchange", "json_object"]
+__all__ = [
+    "MAX_BYTES",
+    "AdminRequest",
+    "AdminResponse",
+    "ResolveAddress",
+    "curl_command",
+    "decode_response",
+    "json_object",
+    "send",
+    "validate_base_url",
+]
 
-MAX_TAG = 256  # characters of an ETag: a longer one, or one with others than plain characters, is none
-LONGEST = 10.0  # seconds for one exchange, so that a lost one leaves time for another
-_CONTENDED = 412
-_NEVER = frozenset({501, 505})  # of 5xx: these will be said again; after any other it is not known what was done
+T = TypeVar("T")
+MAX_ETAG = 256  # characters; a longer ETag, or one with non-printable characters, is ignored
+TIMEOUT = 10.0  # seconds for one exchange, so that time remains for a retry after a lost one
+TOKEN_VARIABLE = "LATDOCTOR_ADMIN_TOKEN"  # noqa: S105 - the variable's name
+ANY_VERSION = "*"  # If-Match for commands that a person runs after checking the current value
+_PRECONDITION_FAILED = 412
+_PERMANENT = frozenset({501, 505})  # rejections among 5xx; after any other 5xx the result is unknown
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
 
 
 @dataclass(frozen=True, slots=True)
 class AdminRequest:
-    """What is sent. `content` is JSON, and `version` the ETag that it was made for."""
+    """A request. `content` is JSON, `version` the ETag for If-Match."""
 
     method: str
     url: str
@@ -59,39 +73,63 @@ class AdminRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A success. `body` is empty for what changes something: its status is all that counts."""
+class AdminResponse:
+    """A successful response. `body` is empty for a request that changes something: only its status matters."""
 
-    body: bytes = field(repr=False)  # a server may repeat what it was sent, and a traceback shows its variables
-    version: str  # the ETag as it came; empty without one
+    body: bytes = field(repr=False)  # a server may echo what it was sent, and a traceback shows variables
+    version: str  # the ETag as received; empty without one
 
 
-def exchange(asked: AdminRequest, token: Secret, deadline: Deadline, place: ResolveAddress | None = None) -> Answer:
-    """Asks once. Never follows a redirect, and uses no proxy of the environment.
+def send(
+    request: AdminRequest, token: Secret, deadline: Deadline, resolve: ResolveAddress | None = None
+) -> AdminResponse:
+    """Send one request. Follows no redirect and uses no proxy of the environment.
 
-    Raises what `place` raises, Contended for 412, Refused where the target will not or its answer is no use, and
-    Unreachable where no answer came in time or the target failed: then it is not known whether it was done.
+    Raises what `resolve` raises, Contended for 412, Refused for a rejection or an unusable response, and Unreachable
+    without a response in time or on a server error: it is then unknown whether the request took effect.
     """
-    seconds = min(deadline.left, LONGEST)
+    seconds = min(deadline.left, TIMEOUT)
     if seconds <= 0:
-        raise Unreachable("there was no time left to ask", where=asked.url)
-    came = exchanged(_request(asked, token), seconds, place)
-    if isinstance(came, RequestFailure):
-        why = redact_secrets(came.why, [token])
-        raise Unreachable(why, where=asked.url, next_step=came.next_step)
-    return _judged(asked, came, token)
+        raise Unreachable("no time left for a request", where=request.url)
+    response = send_request(_http_request(request, token), seconds, resolve)
+    if isinstance(response, RequestFailure):
+        why = redact_secrets(response.why, [token])
+        raise Unreachable(why, where=request.url, next_step=response.next_step)
+    return _checked_response(request, response, token)
 
 
-def json_object(answer: Answer, where: str) -> dict[str, Any]:
-    """The body as a JSON object. Raises Refused for anything else."""
+def json_object(response: AdminResponse, where: str) -> dict[str, Any]:
+    """Decode the body as a JSON object. Raises Refused for anything else."""
     try:
-        return msgspec.json.decode(answer.body, type=dict[str, Any])
+        return msgspec.json.decode(response.body, type=dict[str, Any])
     except UNDECODABLE:
-        raise Refused("the answer is not a JSON object", where=where, next_step=_LOOK) from None
+        raise Refused("the response is not a JSON object", where=where, next_step=_CHECK_ADDRESS) from None
 
 
-def checked(url: str) -> str:
-    """`url` without a slash at its end. Raises UsageError for what is no plain http(s) address."""
+def decode_response(response: AdminResponse, kind: type[T], where: str) -> T:
+    """Decode the body as JSON of the type `kind`. Raises Refused for anything else."""
+    try:
+        return msgspec.json.decode(response.body, type=kind)
+    except UNDECODABLE as error:
+        raise Refused("unexpected response of the admin interface", where=where) from error
+
+
+def curl_command(
+    method: str, url: str, content: bytes | None = None, *, version: str = ANY_VERSION, token: bool = True
+) -> str:
+    """Return a curl command for one request. The token is read from the environment; `version` becomes If-Match."""
+    parts = ["curl", "-fsS", "-X", method, shlex.quote(url)]
+    if token:
+        parts += ["-H", f'"Authorization: Bearer ${TOKEN_VARIABLE}"']
+    if version:
+        parts += ["-H", shlex.quote(f"If-Match: {version}")]
+    if content is not None:
+        parts += ["-H", shlex.quote("Content-Type: application/json"), "--data-raw", shlex.quote(content.decode())]
+    return " ".join(parts)
+
+
+def validate_base_url(url: str) -> str:
+    """Return `url` without a trailing slash. Raises UsageError unless it is a plain http(s) URL."""
     try:
         parts = urlsplit(url)
         plain = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
@@ -99,49 +137,52 @@ def checked(url: str) -> str:
         plain = False
     if not plain or any(ord(char) <= ord(" ") or char in "\\\x7f" for char in url):
         shown = clean(url.rpartition("@")[2], 200)
-        raise UsageError(f"{shown!r} is no address", next_step="http://HOST:PORT")
+        raise UsageError(f"{shown!r} is not a URL", next_step="give it as http://HOST:PORT")
     if parts.username is not None or parts.password is not None or parts.query or parts.fragment:
         raise UsageError(
-            "an address to change something at has no user, password, query or fragment",
+            "the URL of an admin interface must not contain a user, password, query or fragment",
             where=clean(f"{parts.scheme}://{parts.hostname}", 200),
-            next_step="give a token apart from it",
+            next_step="give the token separately: LATDOCTOR_ADMIN_TOKEN, or admin_token of latdoctor.yaml",
         )
     return url.rstrip("/")
 
 
-_LOOK = "see whether the address is the right one"
+_CHECK_ADDRESS = "check that the address is the right one"
 
 
-def _request(asked: AdminRequest, token: Secret) -> HttpRequest:
+def _http_request(request: AdminRequest, token: Secret) -> HttpRequest:
     bearer = {"Authorization": f"Bearer {token.reveal()}"} if token else {}
-    reads = asked.content is None and asked.method == "GET"
-    return HttpRequest(asked.method, asked.url, {**asked.headers, **bearer}, asked.content, reads)
+    reads = request.content is None and request.method == "GET"
+    return HttpRequest(request.method, request.url, {**request.headers, **bearer}, request.content, reads)
 
 
-def _judged(asked: AdminRequest, came: HttpResponse, token: Secret) -> Answer:
-    if 200 <= came.status < 300:
-        if came.flaw:
-            raise Refused(f"the answer cannot be used: it {came.flaw.why}", where=asked.url, next_step=_LOOK)
-        tag = came.headers.get("etag", "")
-        return Answer(came.body, tag if len(tag) <= MAX_TAG and tag.isascii() and tag.isprintable() else "")
-    said = _said(came.body, token)
-    what = f"{asked.method} was answered {came.status}{f': {said}' if said else ''}"
-    if came.status == _CONTENDED:
-        raise Contended(what, where=asked.url)
-    if came.status < 500 or came.status in _NEVER:
-        raise Refused(what, where=asked.url, next_step=_NEXT.get(came.status, ""))
-    raise Unreachable(what, where=asked.url)
+def _checked_response(request: AdminRequest, response: HttpResponse, token: Secret) -> AdminResponse:
+    if 200 <= response.status < 300:
+        if response.flaw:
+            raise Refused(
+                f"the response cannot be used: it {response.flaw.why}", where=request.url, next_step=_CHECK_ADDRESS
+            )
+        tag = response.headers.get("etag", "")
+        usable = len(tag) <= MAX_ETAG and tag.isascii() and tag.isprintable()
+        return AdminResponse(response.body, tag if usable else "")
+    detail = _error_detail(response.body, token)
+    what = f"{request.method} failed with status {response.status}{f': {detail}' if detail else ''}"
+    if response.status == _PRECONDITION_FAILED:
+        raise Contended(what, where=request.url)
+    if response.status < 500 or response.status in _PERMANENT:
+        raise Refused(what, where=request.url, next_step=_NEXT_STEP.get(response.status, ""))
+    raise Unreachable(what, where=request.url)
 
 
-_NEXT = {
-    401: "give the target's token: LATDOCTOR_ADMIN_TOKEN, or admin_token of latdoctor.yaml",
-    403: "see who may change it: its token was not enough",
-    404: _LOOK,
+_NEXT_STEP = {
+    401: "set the target's token: LATDOCTOR_ADMIN_TOKEN, or admin_token of latdoctor.yaml",
+    403: "use a token that may change this target",
+    404: _CHECK_ADDRESS,
 }
 
 
-def _said(body: bytes, token: Secret) -> str:
-    """What a refusal says, for people: the `detail` of our own servers, else the beginning of the text."""
+def _error_detail(body: bytes, token: Secret) -> str:
+    """The error message for people: `detail` of our own servers, else the beginning of the text."""
     text = body.decode(errors="replace")
     try:
         known = msgspec.json.decode(body, type=dict[str, Any]).get("detail")
@@ -150,43 +191,46 @@ def _said(body: bytes, token: Secret) -> str:
     return redact_secrets(known if isinstance(known, str) else text, [token])
 
 
-def permitted(url: str, allow: Sequence[str]) -> str:
-    """`url`, where it lies under one of `allow`. Raises UsageError."""
-    parts = urlsplit(checked(url))
+def require_allowed(url: str, allow: Sequence[str]) -> str:
+    """Return `url` if it is below one of the `allow` prefixes. Raises UsageError otherwise."""
+    parts = urlsplit(validate_base_url(url))
     if not url.isascii() or not is_plain_path(parts.path):
-        raise UsageError("the path is written in a way that can be misread", where=clean(url, 200))
-    if any(is_under(parts, urlsplit(checked(one))) for one in allow):
+        raise UsageError("the path is ambiguous: use plain ASCII without dot segments", where=clean(url, 200))
+    if any(is_under(parts, urlsplit(validate_base_url(one))) for one in allow):
         return url
     raise UsageError(
-        "it may not be changed: it is not under what the target allows",
+        "this URL may not be changed: it is not below the target's `allow` list",
         where=clean(url, 200),
         next_step=f"allowed are {', '.join(clean(one, 100) for one in allow) or 'none'}",
     )
 
 
-def place(url: str, allow: Sequence[str], resolve: ResolveHost | None = None) -> str:
-    """The address to connect to. Raises Refused for one that is not public and not itself in `allow`, Unreachable."""
+def resolve_allowed(url: str, allow: Sequence[str], resolve: ResolveHost | None = None) -> str:
+    """Return the IP address to connect to.
+
+    Raises Refused for an address that is neither public nor itself in `allow`, Unreachable if the name has none.
+    """
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
     try:
         found = (resolve or resolve_host)(host, port)
     except (OSError, UnicodeError) as error:
-        raise Unreachable("its name cannot be resolved", where=clean(url, 200)) from error
-    named = {urlsplit(one).hostname or "" for one in allow}
+        raise Unreachable("the host name cannot be resolved", where=clean(url, 200)) from error
+    listed = {urlsplit(one).hostname or "" for one in allow}
     for text in found:
         address = parse_address(text)
-        if address is None or not (is_public(address) or _is_named(address, host, named)):
+        if address is None or not (is_public(address) or _is_listed(address, host, listed)):
             raise Refused(
-                f"{clean(host, 100)} leads to {clean(text, 60)}, an address that is not public",
+                f"{clean(host, 100)} resolves to {clean(text, 60)}, which is not public",
                 where=clean(url, 200),
-                next_step="if it is meant, list the address itself in the target's `allow`",
+                next_step="if that is intended, add the address itself to the target's `allow`",
             )
     if not found:
-        raise Unreachable("its name has no address", where=clean(url, 200))
+        raise Unreachable("the host name has no address", where=clean(url, 200))
     return found[0]
 
 
-def _is_named(address: Address, host: str, named: set[str]) -> bool:
-    if host == "localhost" and address.is_loopback:  # it is in the list itself, or `permitted` had refused
+def _is_listed(address: Address, host: str, listed: set[str]) -> bool:
+    if host == "localhost" and address.is_loopback:  # the list contains it, otherwise `require_allowed` had refused
         return True
-    return any(parse_address(one) == address for one in named)
+    return any(parse_address(one) == address for one in listed)

@@ -1,8 +1,8 @@
-"""A change is a value: it is printed, hashed, journaled, made, and taken back.
+"""A change to one resource: a value that is planned, printed, hashed, journaled, applied and undone.
 
-A change knows what each of its fields was and shall be. So the place where it is made can be asked how things stand: as
-before, as after, or as somebody else has left them. Making and taking back are the same act in two directions, both may
-be done twice, and neither ever writes over what is neither before nor after.
+A change stores the old and the new value of each field, so the resource can be compared with it at any time: as before,
+as after, or modified by another client. Applying and undoing are one idempotent compare-and-set in two directions; it
+never overwrites a value that is neither the old nor the new one.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from msgspec import Struct
 
 from latdoctor.errors import OperationError
 
-PAUSE = 0.2  # seconds between two tries
+RETRY_PAUSE = 0.2  # seconds between two attempts
 
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """`at` by `clock`, monotonic seconds. `sleep` is what a test replaces. Where `stop` says why, no time is left."""
+    """`at` by `clock`, in monotonic seconds. Tests replace `sleep`. No time is left once `stop` returns a reason."""
 
     at: float
     clock: Callable[[], float] = time.monotonic
@@ -38,23 +38,31 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds; 0 where it has passed."""
+        """Seconds; 0 after the deadline."""
         return 0.0 if self.stop() else max(0.0, self.at - self.clock())
 
-    def pause(self, seconds: float = PAUSE) -> bool:
-        """Waits before another try; False at once where there is no time for one."""
+    def pause(self, seconds: float = RETRY_PAUSE) -> bool:
+        """Sleep before the next attempt. Return False at once if no time is left for one."""
         if self.left <= seconds:
             return False
         self.sleep(seconds)
         return True
 
 
-Value = bool | int | float | str | None  # None: the field is not there
+Value = bool | int | float | str | None  # None: the field does not exist
 Values = Mapping[str, Value]
 
 
+class Undo(StrEnum):
+    """How a step is undone."""
+
+    RESTORE = "restore"  # write the old values back
+    NONE_NEEDED = "none-needed"  # the step leaves no state behind
+    IRREVERSIBLE = "irreversible"  # cannot be undone; allowed only with high risk
+
+
 class Field(Struct, frozen=True):
-    """One value, old and new."""
+    """The old and the new value of one field."""
 
     name: str
     before: Value
@@ -62,15 +70,15 @@ class Field(Struct, frozen=True):
 
 
 class Change(Struct, frozen=True):
-    """What one step does to one resource. `version` is the ETag that was read with the values from before."""
+    """What one step changes on one resource. `version` is the ETag that was read together with the old values."""
 
     step: str
     action: str
-    resource: str  # what is changed, for people and for the action: "http://127.0.0.1:8080/admin/config"
+    resource: str  # the resource's id, readable by people and by the action: "http://127.0.0.1:8080/admin/config"
     fields: tuple[Field, ...]
-    undo: str  # one of playbook.UNDOS
+    undo: Undo
     version: str = ""
-    caution: str = ""  # what making it cannot promise: shown in the plan
+    caution: str = ""  # a guarantee that this change lacks; shown in the plan
 
     @property
     def before(self) -> Values:
@@ -82,64 +90,64 @@ class Change(Struct, frozen=True):
 
 
 class State(Struct, frozen=True):
-    """What a resource's fields are now, and the version that a write must name.
+    """The current fields of a resource, and the version that a write must name.
 
-    `parts`: of a field that can only be written part by part (the threads of a process) and is not the same in all of
-    them, what they have.
+    `parts`: the distinct values of a field that is written part by part (the threads of a process) and differs among
+    the parts.
     """
 
     values: dict[str, Value]
     version: str = ""
-    caution: str = ""  # what a write here cannot promise
+    caution: str = ""  # a guarantee that a write to this resource lacks
     parts: dict[str, tuple[Value, ...]] = {}
 
 
-class Standing(StrEnum):
-    """How a resource stands to a change."""
+class ChangeState(StrEnum):
+    """Whether a change is in effect on its resource."""
 
     BEFORE = "before"
     AFTER = "after"
-    BETWEEN = "between"  # a write of ours was interrupted part by part: it can go either way
-    OTHER = "other"  # somebody else has changed a field since
+    BETWEEN = "between"  # our write was interrupted between two parts; it can be completed or undone
+    OTHER = "other"  # another client has modified a field since
 
 
 class Resource(Protocol):
-    """A place where fields can be read and written, all at once or not at all; or `State.parts` tells where it is."""
+    """Fields that are read and written together, atomically unless `State.parts` reports otherwise."""
 
     def read(self, deadline: Deadline) -> State:
-        """Every field that can be changed. Raises OperationError, Unreachable."""
+        """Return every field that can be changed. Raises OperationError, Unreachable."""
 
     def write(self, values: Values, version: str, deadline: Deadline) -> None:
-        """Sets some fields if nobody has changed anything since `version` was read.
+        """Set some fields, provided that nothing has changed since `version` was read.
 
-        Raises Contended where somebody has, Refused where the target will not, Unreachable where it is not known
-        whether it was done.
+        Raises Contended if something has, Refused if the target rejects the write, Unreachable if the result is
+        unknown.
         """
 
-    def by_hand(self, values: Values) -> str:
-        """The command by which a person sets these fields, without any secret in it."""
+    def manual_command(self, values: Values) -> str:
+        """Return the shell command that sets these fields. It contains no secret."""
 
 
-class Conflict(OperationError):  # noqa: N818 - what happened, not a mistake
-    """Somebody else has changed the very fields of a change: they are theirs now."""
+class Conflict(OperationError):  # noqa: N818 - an event, not a mistake
+    """Another client has modified fields of this change; they are left as they are."""
 
-    written = False  # whether we may have written before that
+    written = False  # whether our write may have taken effect before
 
 
 class Contended(OperationError):  # noqa: N818
-    """Somebody else has written between our reading and our writing. Nothing was done; it may be tried again."""
+    """Another client wrote between our read and our write. Nothing was written; the write may be retried."""
 
 
 class Refused(OperationError):  # noqa: N818
-    """The target has understood and will not."""
+    """The target understood the request and rejected it."""
 
 
 class Unreachable(OperationError):  # noqa: N818
-    """No answer: what was asked for may have been done or not."""
+    """No response: the request may or may not have taken effect."""
 
 
-def looked(resource: Resource, deadline: Deadline) -> State:
-    """How it stands; asked again where no answer comes. Raises Refused, and Unreachable once there is no time left."""
+def read_with_retry(resource: Resource, deadline: Deadline) -> State:
+    """Read until a response arrives. Raises Refused, and Unreachable after the deadline."""
     while True:
         try:
             return resource.read(deadline)
@@ -148,18 +156,18 @@ def looked(resource: Resource, deadline: Deadline) -> State:
                 raise
 
 
-def standing(change: Change, state: State) -> Standing:
-    """How `state` stands to `change`. A change whose two sides are alike stands as after."""
+def state_of_change(change: Change, state: State) -> ChangeState:
+    """Compare `state` with both sides of `change`. A change with two equal sides is AFTER."""
     now = {name: state.values.get(name) for name in change.after}
-    if alike(now, change.after):
-        return Standing.AFTER
-    if alike(now, change.before):
-        return Standing.BEFORE
-    return Standing.BETWEEN if _is_between(change, state) else Standing.OTHER
+    if has_values(now, change.after):
+        return ChangeState.AFTER
+    if has_values(now, change.before):
+        return ChangeState.BEFORE
+    return ChangeState.BETWEEN if _is_between(change, state) else ChangeState.OTHER
 
 
 def _is_between(change: Change, state: State) -> bool:
-    """Whether every part of every field is as before or as after: nobody but us has left it so."""
+    """Whether every part of every field has its old or its new value: only our interrupted write leaves that."""
     return bool(state.parts) and all(
         _equal(part, field.before) or _equal(part, field.after)
         for field in change.fields
@@ -167,9 +175,9 @@ def _is_between(change: Change, state: State) -> bool:
     )
 
 
-def alike(some: Mapping[str, Value], others: Mapping[str, Value]) -> bool:
-    """Equal as JSON has it: 250 is 250.0, and true is not 1."""
-    return all(_equal(some.get(name), value) for name, value in others.items())
+def has_values(current: Mapping[str, Value], expected: Mapping[str, Value]) -> bool:
+    """Whether `current` has all `expected` values, equal as in JSON: 250 equals 250.0, true does not equal 1."""
+    return all(_equal(current.get(name), value) for name, value in expected.items())
 
 
 def _equal(one: Value | None, other: Value) -> bool:
@@ -178,48 +186,49 @@ def _equal(one: Value | None, other: Value) -> bool:
     return one == other
 
 
-def brought(change: Change, to: Standing, resource: Resource, deadline: Deadline, *, fenced: bool = False) -> bool:
-    """Brings the resource to the one side of `change` from the other; whether we may have written anything.
+def ensure(change: Change, to: ChangeState, resource: Resource, deadline: Deadline, *, fenced: bool = False) -> bool:
+    """Bring the resource to the state `to` (BEFORE or AFTER) of `change`; return whether we may have written anything.
 
-    `fenced`: where it stands so already, the same is written once more. A write of ours to the other side may still be
-    on its way, and then names a version that is gone. It takes a target whose ETag never comes back.
+    `fenced`: if the resource is in that state already, write the same values once more. A delayed write of ours to the
+    other state then names a version that is no longer current. Requires ETags that never repeat.
 
-    May be called again after any failure: where a reply was lost the next reading tells what was done.
-    Raises Conflict where it stands on neither side, Refused, and Unreachable or Contended once there is no time left.
+    May be called again after any failure: after a lost response, the next read shows whether the write took effect.
+    Raises Conflict if the resource is in neither state, Refused, and Unreachable or Contended after the deadline.
     """
-    wanted = change.after if to is Standing.AFTER else change.before
+    desired = change.after if to is ChangeState.AFTER else change.before
     written = False
     while True:
         sending = False
         try:
             state = resource.read(deadline)
-            if alike(state.values, wanted):
+            if has_values(state.values, desired):
                 if fenced and not written:
-                    with suppress(Refused):  # what it will not take now it does not take late either
-                        resource.write(wanted, state.version, deadline)
+                    with suppress(Refused):  # a write that is rejected now is also rejected when it arrives late
+                        resource.write(desired, state.version, deadline)
                 return written
-            _must_stand(change, state)
+            _require_unmodified(change, state)
             sending = True
-            resource.write(wanted, state.version, deadline)
+            resource.write(desired, state.version, deadline)
         except Conflict as conflict:
             conflict.written = written
             raise
         except (Unreachable, Contended) as error:
-            written = written or (sending and isinstance(error, Unreachable))  # what was contended was not done
+            written = written or (sending and isinstance(error, Unreachable))  # a contended write had no effect
             if not deadline.pause():
                 raise
         else:
             return True
 
 
-def _must_stand(change: Change, state: State) -> None:
-    if standing(change, state) is Standing.OTHER:
+def _require_unmodified(change: Change, state: State) -> None:
+    """Raises Conflict if another client has modified a field."""
+    if state_of_change(change, state) is ChangeState.OTHER:
         differing = (
             ", ".join(
                 f"{field.name} is {state.values.get(field.name)!r}, neither {field.before!r} nor {field.after!r}"
                 for field in change.fields
                 if state.values.get(field.name) not in (field.before, field.after)
             )
-            or "some fields stand as before and some as after"
+            or "some fields have their old and some their new values"
         )
-        raise Conflict(f"somebody else has changed it: {differing}", where=change.resource)
+        raise Conflict(f"modified by another client: {differing}", where=change.resource)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from latdoctor.remediation.change import Change, Deadline, Value, alike, looked
-from latdoctor.remediation.planner import known
+from latdoctor.remediation.actions import require_action
+from latdoctor.remediation.change import Change, Deadline, Value, has_values, read_with_retry
 from latdoctor.remediation.target import Access
 
 READING = 20.0  # seconds for a look at how all of it stands: one exchange may be lost
@@ -23,7 +23,7 @@ def lost(changes: Iterable[Change], access: Access, deadline: Deadline) -> str:
             left.setdefault((change.action, change.resource), {}).update(change.after)
     found = []
     for (action, where), values in left.items():
-        now = looked(known(action).resource(access, where), deadline).values
-        gone = {name: value for name, value in values.items() if not alike(now, {name: value})}
+        now = read_with_retry(require_action(action).resource(access, where), deadline).values
+        gone = {name: value for name, value in values.items() if not has_values(now, {name: value})}
         found += [f"{name} of {where} is {now.get(name)!r}, and was set to {value!r}" for name, value in gone.items()]
     return "; ".join(found)

@@ -15,10 +15,11 @@ from latdoctor.errors import LatdoctorError
 from latdoctor.journal.locks import LockHeldError, lock
 from latdoctor.journal.state_dir import LOCKS, RUNS
 from latdoctor.remediation import guards, run_history
-from latdoctor.remediation.change import Conflict, Contended, Refused, Standing, Unreachable, brought
+from latdoctor.remediation.actions import require_action
+from latdoctor.remediation.change import ChangeState, Conflict, Contended, Refused, Unreachable, ensure
 from latdoctor.remediation.drift_check import READING, lost
 from latdoctor.remediation.measures import measures
-from latdoctor.remediation.planner import Plan, known
+from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_loader import Library
 from latdoctor.remediation.rollback import Back, take_back
@@ -182,9 +183,9 @@ class _Run:
         change = self._plan.stages[touched.stage].changes[touched.index]
         self._recorder.note("change.intended", touched)
         self._touched.append(touched)
-        resource = known(change.action).resource(self._world.access, change.resource)
+        resource = require_action(change.action).resource(self._world.access, change.resource)
         try:
-            ours = brought(change, Standing.AFTER, resource, self._watch.deadline_unless_stopped(STEP))
+            ours = ensure(change, ChangeState.AFTER, resource, self._watch.deadline_unless_stopped(STEP))
         except Conflict as conflict:
             if not conflict.written:
                 self._is_theirs(touched)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from latdoctor.journal.state_dir import STOP
+from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import Change, Deadline
-from latdoctor.remediation.planner import Plan, known
+from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.run_history import RunState, unfinished
 from latdoctor.remediation.run_result import Outcome
@@ -150,7 +151,7 @@ def _drift(scene: Scene) -> Refusal | None:
     for change in scene.plan.changes:
         first_of.setdefault(change.resource, change)
     for change in first_of.values():
-        state = known(change.action).resource(scene.access, change.resource).read(Deadline.after(READING))
+        state = require_action(change.action).resource(scene.access, change.resource).read(Deadline.after(READING))
         if state.version != change.version:
             return Refusal("drift", f"{change.resource} was changed since the plan was made", "make the plan again")
     return None

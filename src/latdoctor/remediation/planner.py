@@ -10,13 +10,12 @@ from msgspec import Struct
 
 from latdoctor.errors import UsageError
 from latdoctor.evidence.model import to_json
-from latdoctor.remediation.actions import action
-from latdoctor.remediation.actions.base import Action
-from latdoctor.remediation.change import Change, Deadline, Field, State, Value, alike
+from latdoctor.remediation.actions import Action, require_action
+from latdoctor.remediation.change import Change, Deadline, Field, State, Undo, Value, has_values
 from latdoctor.remediation.parameters import filled, typed
 from latdoctor.remediation.playbook import Playbook, Scalar, Step
 from latdoctor.remediation.playbook_loader import Library
-from latdoctor.remediation.target import Access, Target, place_of
+from latdoctor.remediation.target import Access, Target, host_and_port
 
 PATIENCE = 10.0  # seconds for each reading
 
@@ -30,11 +29,11 @@ class Because(Struct, frozen=True):
     seen: float  # when its evidence ended, unix seconds
     target: str = ""
     subjects: tuple[str, ...] = ()  # of the cause: replica/0@127.0.0.1:8000
-    places: tuple[str, ...] = ()  # `host:port` of every server that it saw, as target.place_of has it
+    places: tuple[str, ...] = ()  # `host:port` of every server that it saw, as target.host_and_port has it
 
     def saw(self, admin: str) -> bool:
         """Whether the server at `admin` is one of those that the diagnosis is of."""
-        return place_of(admin) in self.places
+        return host_and_port(admin) in self.places
 
 
 class StagePlan(Struct, frozen=True):
@@ -120,28 +119,20 @@ class _Seen:
 
     def change(self, step: Step, given: Mapping[str, str]) -> Change:
         """What `step` changes; without fields where all is so already."""
-        act = known(step.action)
-        where = act.where(self._access.target, given)
+        act = require_action(step.action)
+        where = act.resource_id(self._access.target, given)
         state = self._state(act, where)
-        wanted = act.wanted(given, state)
+        wanted = act.desired_values(given, state)
         fields = tuple(
             Field(name, state.values.get(name), value)
             for name, value in wanted.items()
-            if not alike(state.values, {name: value})
+            if not has_values(state.values, {name: value})
         )
         changed: dict[str, Value] = {field.name: field.after for field in fields}
         self._states[where] = State({**state.values, **changed}, state.version, state.caution)
-        return Change(step.id, step.action, where, fields, step.undo, state.version, state.caution)
+        return Change(step.id, step.action, where, fields, Undo(step.undo), state.version, state.caution)
 
     def _state(self, act: Action, where: str) -> State:
         if where not in self._states:
             self._states[where] = act.resource(self._access, where).read(Deadline.after(PATIENCE))
         return self._states[where]
-
-
-def known(name: str) -> Action:
-    """Raises UsageError for an action that this version does not have."""
-    found = action(name)
-    if found is None:
-        raise UsageError(f"there is no action {name!r}", next_step="latdoctor playbooks lint")
-    return found

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from latdoctor.conditions.ast import signals_of
 from latdoctor.errors import Problem
-from latdoctor.remediation.actions import ACTIONS, action
+from latdoctor.remediation.actions import ACTIONS, find_action
 from latdoctor.remediation.playbook import Playbook, Step
 from latdoctor.remediation.playbook_loader import Library
 
@@ -51,7 +51,7 @@ def _own_signals(playbook: Playbook) -> set[str]:
 
 
 def _step(step: Step, playbook: Playbook) -> Iterator[str]:
-    known = action(step.action)
+    known = find_action(step.action)
     if known is None:
         if ACTIONS:
             names = [one.name for one in ACTIONS]
@@ -62,7 +62,7 @@ def _step(step: Step, playbook: Playbook) -> Iterator[str]:
     elsewhere = sorted(set(playbook.targets) - known.kinds)
     if elsewhere:
         yield f"{known.name} does not act on {', '.join(elsewhere)}"
-    yield from known.problems(step.given)
+    yield from known.check_arguments(step.given)
 
 
 def _near(name: str, known: Collection[str]) -> str:

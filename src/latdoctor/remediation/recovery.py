@@ -13,8 +13,8 @@ from latdoctor.http.client import Secret
 from latdoctor.journal.locks import LockHeldError, lock
 from latdoctor.journal.state_dir import LOCKS
 from latdoctor.remediation import run_history
-from latdoctor.remediation.change import Change, Deadline, Standing, State, looked, standing
-from latdoctor.remediation.planner import known
+from latdoctor.remediation.actions import require_action
+from latdoctor.remediation.change import Change, ChangeState, Deadline, State, read_with_retry, state_of_change
 from latdoctor.remediation.rollback import by_hand, take_back
 from latdoctor.remediation.run_context import Recorder, World
 from latdoctor.remediation.run_history import Closed, RunState
@@ -101,7 +101,7 @@ def _was_taken_back(run: RunState, world: World) -> bool:
     So it does where the disk fails just after that entry: the run hears that nothing was journaled, and cannot journal
     that it takes back. Raises OperationError where the target does not tell.
     """
-    return any(standing(change, state) is Standing.BEFORE for change, state in _read(run, world))
+    return any(state_of_change(change, state) is ChangeState.BEFORE for change, state in _read(run, world))
 
 
 def _read(run: RunState, world: World) -> list[tuple[Change, State]]:
@@ -109,7 +109,9 @@ def _read(run: RunState, world: World) -> list[tuple[Change, State]]:
     deadline = Deadline.after(READING, world.clock, world.sleep)
     changes = [change for change in map(run.change, run.standing) if change.undo == "restore"]
     places = {(change.action, change.resource) for change in changes}
-    states = {place: looked(known(place[0]).resource(world.access, place[1]), deadline) for place in places}
+    states = {
+        place: read_with_retry(require_action(place[0]).resource(world.access, place[1]), deadline) for place in places
+    }
     return [(change, states[change.action, change.resource]) for change in changes]
 
 

@@ -9,19 +9,19 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from latdoctor.errors import LatdoctorError
+from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import (
-    PAUSE,
+    RETRY_PAUSE,
     Change,
+    ChangeState,
     Conflict,
     Contended,
     Deadline,
-    Standing,
     Unreachable,
-    alike,
-    brought,
-    looked,
+    ensure,
+    has_values,
+    read_with_retry,
 )
-from latdoctor.remediation.planner import known
 from latdoctor.remediation.run_context import Recorder, World
 from latdoctor.remediation.run_history import Begun, Left, Touched
 from latdoctor.remediation.run_result import Outcome
@@ -64,7 +64,7 @@ def by_hand(change: Change, access: Access) -> str:
     """What a person types to put back what `change` has set."""
     if change.undo == "irreversible":
         return f"# {change.step} of {change.resource} has no way back: look at it"
-    return known(change.action).resource(access, change.resource).by_hand(change.before)
+    return require_action(change.action).resource(access, change.resource).manual_command(change.before)
 
 
 @dataclass(slots=True)
@@ -90,7 +90,7 @@ class _Way:
         pending, silent = tuple(changes), self._round(changes)
         while True:
             pending = tuple((touched, change) for touched, change in pending if touched not in self.settled)
-            if not pending or self.deadline.left <= PAUSE:
+            if not pending or self.deadline.left <= RETRY_PAUSE:
                 break
             silent = self._round(pending)
         for _, change in pending:
@@ -153,14 +153,14 @@ def _put_back(change: Change, access: Access, deadline: Deadline) -> None:
     """Each field that still has our value. Raises Conflict where one has neither that nor the one from before."""
     if change.undo == "irreversible":
         raise LatdoctorError("it cannot be taken back", where=change.resource)
-    resource = known(change.action).resource(access, change.resource)
+    resource = require_action(change.action).resource(access, change.resource)
     try:
-        brought(change, Standing.BEFORE, resource, deadline, fenced=True)
+        ensure(change, ChangeState.BEFORE, resource, deadline, fenced=True)
     except Conflict:
-        now = looked(resource, deadline).values
-        ours = tuple(field for field in change.fields if alike(now, {field.name: field.after}))
+        now = read_with_retry(resource, deadline).values
+        ours = tuple(field for field in change.fields if has_values(now, {field.name: field.after}))
         if not ours:
             raise
-        brought(replace(change, fields=ours), Standing.BEFORE, resource, deadline, fenced=True)
-        if any(not alike(now, {field.name: field.before}) for field in change.fields if field not in ours):
+        ensure(replace(change, fields=ours), ChangeState.BEFORE, resource, deadline, fenced=True)
+        if any(not has_values(now, {field.name: field.before}) for field in change.fields if field not in ours):
             raise

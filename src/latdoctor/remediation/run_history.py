@@ -15,7 +15,7 @@ from latdoctor.remediation.change import Change
 from latdoctor.remediation.observation import Judged
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import ABORT, Measure, Outcome
-from latdoctor.remediation.target import Target, canonical
+from latdoctor.remediation.target import Target, canonical_url
 
 Body = TypeVar("Body")
 FieldAt = tuple[str, str]  # the resource, as `canonical` spells it, and the name
@@ -149,7 +149,7 @@ def _fields(run: RunState) -> set[FieldAt]:
 
 def field_at(resource: str, name: str) -> FieldAt:
     """A field, however its resource is spelled."""
-    return canonical(resource), name
+    return canonical_url(resource), name
 
 
 def last_reset(entries: Iterable[JournalEntry]) -> float:

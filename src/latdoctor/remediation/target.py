@@ -1,41 +1,53 @@
-"""What is mended: an address that can be changed, and the pages by which one sees whether that helped."""
+"""The target of a remediation: the address that is changed, and the metrics pages that show the effect."""
 
 from __future__ import annotations
 
 import ipaddress
 import socket
 from dataclasses import dataclass
+from enum import StrEnum
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from latdoctor.http.client import Secret
-from latdoctor.remediation.admin_api import AdminRequest, exchange, json_object
+from latdoctor.remediation.admin_api import AdminRequest, json_object, send
 from latdoctor.remediation.change import Deadline
 
-KINDS = ("reference", "reference-router", "process", "http")
+
+class TargetKind(StrEnum):
+    """What can be changed."""
+
+    REFERENCE = "reference"
+    REFERENCE_ROUTER = "reference-router"
+    PROCESS = "process"
+    HTTP = "http"
+    UNKNOWN = "unknown"  # an admin interface that no action supports; not valid in a playbook
+
+
+KINDS = tuple(kind for kind in TargetKind if kind is not TargetKind.UNKNOWN)
 
 
 class Target(Struct, frozen=True):
-    """As it is journaled: a name, its kind, and where it is changed. Nothing secret."""
+    """A target as it is journaled: name, kind and address. It contains no secret."""
 
     name: str
-    kind: str  # one of KINDS
-    admin: str = ""  # base URL of what is changed
+    kind: TargetKind
+    admin: str = ""  # base URL of the admin interface
     pid: int = 0  # of a process on this machine
-    started: float = 0.0  # when that process began, in clock ticks after boot: another one may get its number
-    allow: tuple[str, ...] = ()  # of http: the URLs that may be changed, as prefixes up to a `/`
-    configured: str = ""  # the target of latdoctor.yaml whose token lets us in; empty: the environment's does
+    started: float = 0.0  # start of that process in clock ticks after boot; PIDs are reused
+    allow: tuple[str, ...] = ()  # kind http: URLs that may be changed, as prefixes up to a `/`
+    configured: str = ""  # the target in latdoctor.yaml that has the token; empty: the token is in the environment
 
     @property
     def key(self) -> str:
-        """What two runs must not have at once."""
-        return canonical(self.admin) or f"pid {self.pid} of {self.started:.0f}"
+        """The key of the target's lock: two runs must not hold it at once."""
+        return canonical_url(self.admin) or f"pid {self.pid} of {self.started:.0f}"
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How a target lets us in."""
+    """A target and the token of its admin interface."""
 
     target: Target
     token: Secret
@@ -43,9 +55,9 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Pages:
-    """What shows whether a change helps, and what was given and does not: it is of another server of the kind.
+    """The metrics pages that show the effect of a change, and given pages that belong to another server of the kind.
 
-    `guessed`: nobody named a server, and the pages are those that were found on this machine.
+    `guessed`: no server was named; the pages are those found on this machine.
     """
 
     watched: tuple[str, ...]
@@ -53,15 +65,15 @@ class Pages:
     guessed: bool = False
 
 
-HERE = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 _PORTS = {"http": 80, "https": 443}
-_HERE = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
+_LOOPBACK_NAMES = frozenset({"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"})
 
 
-def canonical(url: str) -> str:
-    """One spelling for all that name the same place: lower case, with the port, and one name for all of this machine.
+def canonical_url(url: str) -> str:
+    """Return one spelling for all URLs of one place: lower case, explicit port, one name for this machine.
 
-    What is no address stays as it is; so does a name that only a resolver knows to be this machine.
+    Text that is not a URL is returned unchanged, as is a host name that only a resolver maps to this machine.
     """
     try:
         parts = urlsplit(url)
@@ -70,20 +82,20 @@ def canonical(url: str) -> str:
         return url
     if not host or port is None:
         return url.rstrip("/")
-    return f"{parts.scheme}://{_one_name(host.rstrip('.'))}:{port}{parts.path.rstrip('/')}"
+    return f"{parts.scheme}://{_canonical_host(host.rstrip('.'))}:{port}{parts.path.rstrip('/')}"
 
 
-def place_of(url: str) -> str:
-    """`host:port` of an address, as `canonical` spells it; empty for what is none."""
+def host_and_port(url: str) -> str:
+    """Return `host:port` of a URL in the spelling of `canonical_url`; empty for text that is not a URL."""
     try:
-        return urlsplit(canonical(url)).netloc
+        return urlsplit(canonical_url(url)).netloc
     except ValueError:
         return ""
 
 
-def _one_name(host: str) -> str:
-    if host in _HERE or host.endswith(".localhost"):
-        return HERE
+def _canonical_host(host: str) -> str:
+    if host in _LOOPBACK_NAMES or host.endswith(".localhost"):
+        return LOOPBACK
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -93,17 +105,17 @@ def _one_name(host: str) -> str:
             return host
     address = getattr(address, "ipv4_mapped", None) or address
     if address.is_loopback or address.is_unspecified:
-        return HERE
+        return LOOPBACK
     return f"[{address}]" if address.version == 6 else str(address)
 
 
-READING = 5.0  # seconds
-# A group or field that only this kind has.
-_TELLING = {"reference": "batching", "reference-router": "weights"}
+_PROBE_TIMEOUT = 5.0  # seconds
+# A configuration field that only this kind has.
+_IDENTIFYING_FIELD = {TargetKind.REFERENCE: "batching", TargetKind.REFERENCE_ROUTER: "weights"}
 
 
-def kind_of(access: Access) -> str:
-    """`reference`, `reference-router`, or `unknown`. Raises OperationError where it does not answer, or refuses us."""
+def detect_kind(access: Access) -> TargetKind:
+    """Detect the kind from the configuration page. Raises OperationError without a response or on a refusal."""
     url = f"{access.target.admin}/admin/config"
-    found = json_object(exchange(AdminRequest("GET", url), access.token, Deadline.after(READING)), url)
-    return next((kind for kind, field in _TELLING.items() if field in found), "unknown")
+    config = json_object(send(AdminRequest("GET", url), access.token, Deadline.after(_PROBE_TIMEOUT)), url)
+    return next((kind for kind, field in _IDENTIFYING_FIELD.items() if field in config), TargetKind.UNKNOWN)

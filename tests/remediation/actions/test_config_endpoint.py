@@ -8,8 +8,8 @@ import pytest
 
 from latdoctor.errors import UsageError
 from latdoctor.http.client import Secret
-from latdoctor.remediation.actions import action, value_parsing
-from latdoctor.remediation.actions.config_endpoint import ROUTER, SERVER, flattened, patch
+from latdoctor.remediation.actions import field_values, find_action
+from latdoctor.remediation.actions.config_endpoint import ROUTER_CONFIG, SERVER_CONFIG, flatten, merge_patch
 from latdoctor.remediation.change import Deadline, Refused, State, Value
 from latdoctor.remediation.target import Access, Target
 from tests.lab.server.running import TOKEN, Running
@@ -27,7 +27,7 @@ def access(server: Running) -> Access:
 
 
 def state_of(access: Access) -> State:
-    return SERVER.resource(access, SERVER.where(access.target, {})).read(Deadline.after(10))
+    return SERVER_CONFIG.resource(access, SERVER_CONFIG.resource_id(access.target, {})).read(Deadline.after(10))
 
 
 def test_only_what_can_be_turned_live_is_a_knob(access: Access) -> None:
@@ -36,10 +36,10 @@ def test_only_what_can_be_turned_live_is_a_knob(access: Access) -> None:
     assert state.values["batching.buckets"] == "[64,128,256,384,512]"
     assert "memory.backend" not in state.values
     assert state.version.startswith('"')
-    with pytest.raises(UsageError, match=r"no knob 'memory.backend' that can be turned while it runs"):
-        SERVER.wanted({"memory.backend": "arena"}, state)
+    with pytest.raises(UsageError, match=r"no setting 'memory.backend' can be changed at run time"):
+        SERVER_CONFIG.desired_values({"memory.backend": "arena"}, state)
     with pytest.raises(UsageError, match=r"did you mean batching\.max_batch_tokens"):
-        SERVER.wanted({"batch.max_batch_tokens": "1"}, state)
+        SERVER_CONFIG.desired_values({"batch.max_batch_tokens": "1"}, state)
 
 
 GOOD: list[tuple[str, str, Value, Value]] = [
@@ -64,7 +64,7 @@ GOOD: list[tuple[str, str, Value, Value]] = [
 
 @pytest.mark.parametrize(("name", "text", "now", "value"), GOOD)
 def test_a_value_is_typed_as_it_stands(name: str, text: str, now: Value, value: Value) -> None:
-    found = value_parsing.typed(name, text, now)
+    found = field_values.parse(name, text, now)
     assert (found, type(found)) == (value, type(value))
 
 
@@ -86,27 +86,30 @@ BAD: list[tuple[str, str, Value, str]] = [
 @pytest.mark.parametrize(("name", "text", "now", "why"), BAD)
 def test_a_value_that_cannot_be_is_refused(name: str, text: str, now: Value, why: str) -> None:
     with pytest.raises(UsageError, match=why) as raised:
-        value_parsing.typed(name, text, now)
+        field_values.parse(name, text, now)
     assert len(str(raised.value)) < 1000
 
 
 def test_a_weight_is_a_number_or_is_taken_away() -> None:
     state = State({"weights.r1": 0.5, "weights.r2": None}, '"1"')
-    assert ROUTER.wanted({"weights.r1": "null", "weights.r2": "20%"}, state) == {"weights.r1": None, "weights.r2": 0.2}
+    assert ROUTER_CONFIG.desired_values({"weights.r1": "null", "weights.r2": "20%"}, state) == {
+        "weights.r1": None,
+        "weights.r2": 0.2,
+    }
     with pytest.raises(UsageError, match="not a quantity"):
-        ROUTER.wanted({"weights.r1": "true"}, state)
-    with pytest.raises(UsageError, match=r"no knob 'weights\.r3'"):
-        ROUTER.wanted({"weights.r3": "1"}, state)
+        ROUTER_CONFIG.desired_values({"weights.r1": "true"}, state)
+    with pytest.raises(UsageError, match=r"no setting 'weights\.r3'"):
+        ROUTER_CONFIG.desired_values({"weights.r3": "1"}, state)
 
 
 def test_arguments_are_looked_at_without_a_target() -> None:
-    assert list(SERVER.problems({"batching.max_wait_ms": "$wait", "weights.r-1.x": "1"})) == []
-    assert list(SERVER.problems({}))
-    assert len(list(SERVER.problems({"Batching": "1", "a.b;c": "1"}))) == 2
+    assert list(SERVER_CONFIG.check_arguments({"batching.max_wait_ms": "$wait", "weights.r-1.x": "1"})) == []
+    assert list(SERVER_CONFIG.check_arguments({}))
+    assert len(list(SERVER_CONFIG.check_arguments({"Batching": "1", "a.b;c": "1"}))) == 2
 
 
 def test_a_patch_holds_our_fields_only() -> None:
-    assert patch({"batching.buckets": "[1,2]", "batching.age_ms": 5, "sticky": True, "weights.a.b": None}) == {
+    assert merge_patch({"batching.buckets": "[1,2]", "batching.age_ms": 5, "sticky": True, "weights.a.b": None}) == {
         "batching": {"buckets": [1, 2], "age_ms": 5},
         "sticky": True,
         "weights": {"a.b": None},
@@ -116,11 +119,11 @@ def test_a_patch_holds_our_fields_only() -> None:
 @pytest.mark.parametrize("whole", [{"a": {"b": {}}}, {"a": {"b": float("nan")}}])
 def test_what_is_no_configuration_is_refused(whole: dict[str, object]) -> None:
     with pytest.raises(Refused, match="not a configuration"):
-        flattened(whole, "x")
+        flatten(whole, "x")
 
 
 def test_the_target_refuses_what_it_cannot(access: Access) -> None:
-    resource = SERVER.resource(access, SERVER.where(access.target, {}))
+    resource = SERVER_CONFIG.resource(access, SERVER_CONFIG.resource_id(access.target, {}))
     before = resource.read(Deadline.after(10))
     with pytest.raises(Refused, match="configuration is not valid"):
         resource.write({"batching.max_batch_tokens": 1}, before.version, Deadline.after(10))
@@ -132,10 +135,10 @@ def test_the_target_refuses_what_it_cannot(access: Access) -> None:
 )
 def test_an_address_that_is_none_is_refused(admin: str) -> None:
     with pytest.raises(UsageError) as raised:
-        SERVER.where(Target("x", "reference", admin=admin), {})
+        SERVER_CONFIG.resource_id(Target("x", "reference", admin=admin), {})
     assert "u:p" not in str(raised.value)
 
 
 def test_it_is_listed() -> None:
-    assert action("server.config.set") is SERVER
-    assert action("nothing") is None
+    assert find_action("server.config.set") is SERVER_CONFIG
+    assert find_action("nothing") is None

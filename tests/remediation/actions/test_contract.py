@@ -12,7 +12,7 @@ import pytest
 
 from latdoctor import remediation
 from latdoctor.remediation.actions import ACTIONS
-from latdoctor.remediation.change import Change, Conflict, Deadline, Standing, Unreachable, brought
+from latdoctor.remediation.change import Change, ChangeState, Conflict, Deadline, Unreachable, ensure
 from latdoctor.remediation.playbook import UNDOS
 from tests.lab.server.running import PATIENCE, TOKEN
 from tests.remediation.actions.worlds import SHARED, WORLDS, World
@@ -33,8 +33,8 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
-def bring(world: World, change: Change, to: Standing, seconds: float = LONG) -> bool:
-    return brought(change, to, world.resource(change), Deadline.after(seconds))
+def bring(world: World, change: Change, to: ChangeState, seconds: float = LONG) -> bool:
+    return ensure(change, to, world.resource(change), Deadline.after(seconds))
 
 
 def writes(world: World) -> int:
@@ -54,16 +54,16 @@ def test_every_action_has_a_world_and_a_name_of_its_own() -> None:
 def test_it_is_made_and_taken_back(world: World) -> None:
     change = world.planned()
     assert world.values(change) == change.before
-    assert bring(world, change, Standing.AFTER)
+    assert bring(world, change, ChangeState.AFTER)
     assert world.values(change) == change.after
     if world.undo == "restore":
-        assert bring(world, change, Standing.BEFORE)
+        assert bring(world, change, ChangeState.BEFORE)
         assert world.values(change) == change.before
 
 
 def test_doing_it_twice_does_nothing_more(world: World) -> None:
     change = world.planned()
-    for to in (Standing.AFTER, Standing.BEFORE) if world.undo == "restore" else (Standing.AFTER,):
+    for to in (ChangeState.AFTER, ChangeState.BEFORE) if world.undo == "restore" else (ChangeState.AFTER,):
         bring(world, change, to)
         before = writes(world)
         assert not bring(world, change, to)
@@ -81,7 +81,7 @@ def test_what_others_have_set_is_theirs(world: World) -> None:
     change = world.planned()
     world.ours()
     theirs = world.values(change)
-    for to in (Standing.AFTER, Standing.BEFORE):
+    for to in (ChangeState.AFTER, ChangeState.BEFORE):
         with pytest.raises(Conflict) as raised:
             bring(world, change, to)
         assert not raised.value.written
@@ -98,7 +98,7 @@ def test_what_others_set_while_we_write_is_theirs(world: World) -> None:
     if change.caution:
         pytest.skip("without a tag this cannot be seen: the plan says so")
     with pytest.raises(Conflict):
-        bring(world, change, Standing.AFTER)
+        bring(world, change, ChangeState.AFTER)
     assert world.values(change) not in (change.before, change.after)
 
 
@@ -110,26 +110,26 @@ def test_what_others_set_beside_it_stays(world: World) -> None:
         world.wire.before = world.other  # between our look and our writing
     else:
         world.other()
-    assert bring(world, change, Standing.AFTER)
+    assert bring(world, change, ChangeState.AFTER)
     assert world.values(change) == change.after
     assert world.kept()
     if world.undo == "restore":
-        bring(world, change, Standing.BEFORE)
+        bring(world, change, ChangeState.BEFORE)
         assert world.kept()
 
 
-@pytest.mark.parametrize("to", [Standing.AFTER, Standing.BEFORE])
-def test_a_lost_answer_is_settled_by_looking(world: World, to: Standing) -> None:
-    if world.wire is None or (to is Standing.BEFORE and world.undo != "restore"):
+@pytest.mark.parametrize("to", [ChangeState.AFTER, ChangeState.BEFORE])
+def test_a_lost_answer_is_settled_by_looking(world: World, to: ChangeState) -> None:
+    if world.wire is None or (to is ChangeState.BEFORE and world.undo != "restore"):
         pytest.skip("no answer can be lost")
     change = world.planned()
-    if to is Standing.BEFORE:
-        bring(world, change, Standing.AFTER)
+    if to is ChangeState.BEFORE:
+        bring(world, change, ChangeState.AFTER)
     world.wire.lose, before = 1, writes(world)
     assert bring(world, change, to)
     assert world.wire.lose == 0
     assert writes(world) == before + 1
-    assert world.values(change) == (change.after if to is Standing.AFTER else change.before)
+    assert world.values(change) == (change.after if to is ChangeState.AFTER else change.before)
     if world.done is not None:
         assert world.done() == 1
 
@@ -143,7 +143,7 @@ def test_a_server_that_hangs_is_unreachable_in_time(world: World, first: bytes) 
     if first:
         world.wire.spoil = lambda line: line.startswith(first)
     with pytest.raises(Unreachable) as raised:
-        bring(world, change, Standing.AFTER, SHORT)
+        bring(world, change, ChangeState.AFTER, SHORT)
     assert TOKEN not in str(raised.value) + repr(raised.value)
 
 
@@ -151,9 +151,9 @@ def test_a_person_can_do_it_by_hand(world: World) -> None:
     change = world.planned()
     wanted = change.after
     if world.undo == "restore":
-        bring(world, change, Standing.AFTER)
+        bring(world, change, ChangeState.AFTER)
         wanted = change.before
-    command = world.resource(change).by_hand(wanted)
+    command = world.resource(change).manual_command(wanted)
     assert TOKEN not in command
     assert "\n" not in command
     environment = {**os.environ, "LATDOCTOR_ADMIN_TOKEN": TOKEN, "no_proxy": "*"}
@@ -167,7 +167,7 @@ def test_a_person_can_do_it_by_hand(world: World) -> None:
 
 
 def test_what_is_wrong_is_told_without_a_target(world: World) -> None:
-    assert list(world.action.problems({**world.given, "nonsense!": "1"}))
+    assert list(world.action.check_arguments({**world.given, "nonsense!": "1"}))
 
 
 def test_no_action_uses_a_shell_or_code_from_data() -> None:

@@ -9,12 +9,11 @@ from hypothesis import strategies as some
 
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.http.client import Secret
-from latdoctor.remediation.actions import config_endpoint, http_json, replica_replace, server_operations
-from latdoctor.remediation.actions.config_endpoint import ROUTER, SERVER
-from latdoctor.remediation.actions.http_json import JSON, fields, merged
-from latdoctor.remediation.actions.replica_replace import REPLACE
-from latdoctor.remediation.actions.server_operations import RELOAD, SET_DRAINING, WARM_UP
-from latdoctor.remediation.admin_api import Answer
+from latdoctor.remediation.actions import config_endpoint, http_json, operations
+from latdoctor.remediation.actions.config_endpoint import ROUTER_CONFIG, SERVER_CONFIG
+from latdoctor.remediation.actions.http_json import SET_JSON, merge, settable_fields
+from latdoctor.remediation.actions.operations import RELOAD, REPLACE_REPLICA, SET_DRAINING, WARM_UP
+from latdoctor.remediation.admin_api import AdminResponse
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable
 from latdoctor.remediation.target import Access, Target
 from tests.lab.server.running import PATIENCE, TOKEN, Running
@@ -28,52 +27,52 @@ def soon() -> Deadline:
 def test_what_was_done_has_no_way_back() -> None:
     with Running() as server:
         access = Access(Target("lab", "reference", admin=server.url), Secret(TOKEN))
-        endpoint = WARM_UP.resource(access, WARM_UP.where(access.target, {}))
+        endpoint = WARM_UP.resource(access, WARM_UP.resource_id(access.target, {}))
         state = endpoint.read(soon())
-        assert WARM_UP.wanted({}, state) == {"warm_ups": 1}
+        assert WARM_UP.desired_values({}, state) == {"warm_ups": 1}
         endpoint.write({"warm_ups": 1}, state.version, soon())
         with pytest.raises(Contended):
             endpoint.write({"warm_ups": 1}, state.version, soon())
         state = endpoint.read(soon())
         for count in (0, 1, 3):
-            with pytest.raises(Refused, match="what was done is done"):
+            with pytest.raises(Refused, match="cannot be set to"):
                 endpoint.write({"warm_ups": count}, state.version, soon())
-        with pytest.raises(Refused, match="one thing"):
+        with pytest.raises(Refused, match="one operation"):
             endpoint.write({"warm_ups": 2, "reloads": 1}, state.version, soon())
         assert endpoint.read(soon()) == state
 
 
 def test_two_acts_of_one_plan_follow_each_other() -> None:
     state = State({"draining": False, "warm_ups": 3, "worker_restarts": 0, "reloads": 0}, '"v"')
-    assert WARM_UP.wanted({}, state) == {"warm_ups": 4}
-    assert RELOAD.wanted({}, state) == {"reloads": 1}
+    assert WARM_UP.desired_values({}, state) == {"warm_ups": 4}
+    assert RELOAD.desired_values({}, state) == {"reloads": 1}
     with pytest.raises(UsageError, match="true or false"):
-        SET_DRAINING.wanted({"draining": "maybe"}, state)
-    assert list(SET_DRAINING.problems({"draining": "$flag"})) == []
-    assert list(SET_DRAINING.problems({"draining": "maybe"}))
-    assert list(WARM_UP.problems({"x": "1"}))
+        SET_DRAINING.desired_values({"draining": "maybe"}, state)
+    assert list(SET_DRAINING.check_arguments({"draining": "$flag"})) == []
+    assert list(SET_DRAINING.check_arguments({"draining": "maybe"}))
+    assert list(WARM_UP.check_arguments({"x": "1"}))
 
 
 def test_a_replica_that_drains_is_waited_for_and_not_told_again() -> None:
     with routed() as (fleet, url):
         target = Target("lab", "reference-router", admin=url)
         access = Access(target, Secret(TOKEN))
-        replicas = REPLACE.resource(access, REPLACE.where(target, {}))
+        replicas = REPLACE_REPLICA.resource(access, REPLACE_REPLICA.resource_id(target, {}))
         state = replicas.read(soon())
         assert state.values == {"starts.a": 1, "starts.b.1": 1}
         fleet.drain("a")
         with pytest.raises(Contended, match="being replaced already"):
             replicas.write({"starts.a": 2}, state.version, soon())
-        with pytest.raises(Refused, match="no way back"):
+        with pytest.raises(Refused, match="cannot be set to"):
             replicas.write({"starts.a": 1}, state.version, soon())
         with pytest.raises(UsageError, match="did you mean"):
-            REPLACE.wanted({"replica": "b.2"}, state)
+            REPLACE_REPLICA.desired_values({"replica": "b.2"}, state)
 
 
 def test_a_new_process_that_does_not_come_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with routed() as (fleet, url):
         target = Target("lab", "reference-router", admin=url)
-        replicas = REPLACE.resource(Access(target, Secret(TOKEN)), REPLACE.where(target, {}))
+        replicas = REPLACE_REPLICA.resource(Access(target, Secret(TOKEN)), REPLACE_REPLICA.resource_id(target, {}))
         state = replicas.read(soon())
         monkeypatch.setattr("tests.remediation.actions.worlds._Replacing.start", lambda *_: None)
         with pytest.raises(Unreachable, match="no new process yet"):
@@ -84,7 +83,7 @@ def test_a_new_process_that_does_not_come_is_reported(monkeypatch: pytest.Monkey
 def test_a_page_without_a_tag_says_what_it_cannot_promise() -> None:
     with json_page("PUT", tagged=False)() as world:
         change = world.planned()
-        assert "somebody else" in change.caution
+        assert "another client" in change.caution
         assert change.version.startswith("sha256:")
         world.ours()
         with pytest.raises(Contended):  # it compares all the same
@@ -96,10 +95,10 @@ def test_a_page_without_a_tag_says_what_it_cannot_promise() -> None:
 def test_a_weak_tag_is_none() -> None:
     with json_served() as server:
         access = Access(Target("page", "http", allow=(server.url,)), Secret())
-        page = JSON.resource(access, f"PATCH {server.url}/x")
-        answer = Answer(b'{"a": 1}', 'W/"1"')
+        page = SET_JSON.resource(access, f"PATCH {server.url}/x")
+        answer = AdminResponse(b'{"a": 1}', 'W/"1"')
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(http_json, "exchange", lambda *_, **__: answer)
+            patched.setattr(http_json, "send", lambda *_, **__: answer)
             state = page.read(soon())
     assert state.caution
     assert state.version.startswith("sha256:")
@@ -111,11 +110,11 @@ def test_only_what_is_allowed_is_asked() -> None:
         target = Target("page", "http", allow=allow)
         for where in (f"{server.url}/other", f"{server.url}/thingses", f"{server.url}/things/../other"):
             with pytest.raises(UsageError):
-                JSON.where(target, {"url": where})
+                SET_JSON.resource_id(target, {"url": where})
             with pytest.raises(UsageError):
-                JSON.resource(Access(target, Secret()), f"PUT {where}")
+                SET_JSON.resource(Access(target, Secret()), f"PUT {where}")
         with pytest.raises(UsageError):
-            JSON.resource(Access(target, Secret()), f"DELETE {server.url}/things")
+            SET_JSON.resource(Access(target, Secret()), f"DELETE {server.url}/things")
         assert server.tokens == set()
 
 
@@ -124,12 +123,12 @@ def test_a_name_for_this_machine_is_refused_unless_it_is_listed() -> None:
         patched.setattr("latdoctor.remediation.admin_api.resolve_host", lambda *_: ["127.0.0.1"])
         named = server.url.replace("127.0.0.1", "config.example")
         target = Target("page", "http", allow=(named,))
-        page = JSON.resource(Access(target, Secret(TOKEN)), f"PUT {named}/x")
+        page = SET_JSON.resource(Access(target, Secret(TOKEN)), f"PUT {named}/x")
         with pytest.raises(Refused, match="not public"):
             page.read(soon())
         assert server.tokens == set()
         listed = Target("page", "http", allow=(named, server.url))
-        page = JSON.resource(Access(listed, Secret(TOKEN)), f"PUT {named}/x")
+        page = SET_JSON.resource(Access(listed, Secret(TOKEN)), f"PUT {named}/x")
         assert page.read(soon()).values["limit"] == 5
         assert server.tokens == {f"Bearer {TOKEN}"}
 
@@ -144,14 +143,17 @@ def test_which_fields_of_a_page_can_be_set() -> None:
         "l": [1],
         "m": float("inf"),
     }
-    assert fields(whole) == {"a": 1, "c.d": "x", "l": "[1]"}
-    state = State(fields(whole), '"1"')
-    assert JSON.wanted({"url": "u", "method": "PUT", "set.c.d": "y", "set.a": "2"}, state) == {"c.d": "y", "a": 2}
+    assert settable_fields(whole) == {"a": 1, "c.d": "x", "l": "[1]"}
+    state = State(settable_fields(whole), '"1"')
+    assert SET_JSON.desired_values({"url": "u", "method": "PUT", "set.c.d": "y", "set.a": "2"}, state) == {
+        "c.d": "y",
+        "a": 2,
+    }
     with pytest.raises(UsageError, match="no field 'b'"):
-        JSON.wanted({"set.b": "1"}, state)
-    assert merged(whole, {"c": {"d": "y"}})["c"] == {"d": "y", "e": {"f": 1}, "g": None}
-    with pytest.raises(Refused, match="no object any more"):
-        merged({"c": 1}, {"c": {"d": 1}})
+        SET_JSON.desired_values({"set.b": "1"}, state)
+    assert merge(whole, {"c": {"d": "y"}})["c"] == {"d": "y", "e": {"f": 1}, "g": None}
+    with pytest.raises(Refused, match="no longer an object"):
+        merge({"c": 1}, {"c": {"d": 1}})
 
 
 @pytest.mark.parametrize("given", [
@@ -163,7 +165,7 @@ def test_which_fields_of_a_page_can_be_set() -> None:
     {"url": "http://h/", "a": "1"},
 ])  # fmt: skip
 def test_arguments_of_a_page_are_looked_at(given: dict[str, str]) -> None:
-    assert list(JSON.problems(given))
+    assert list(SET_JSON.check_arguments(given))
 
 
 JSONS = some.recursive(
@@ -173,11 +175,11 @@ JSONS = some.recursive(
 )
 BODIES = some.binary(max_size=50) | JSONS.map(lambda value: repr(value).encode()) | JSONS.map(msgspec.json.encode)
 ENDPOINTS = [
-    (config_endpoint, SERVER, Target("x", "reference", admin="http://127.0.0.1:9"), {}),
-    (config_endpoint, ROUTER, Target("x", "reference-router", admin="http://127.0.0.1:9"), {}),
-    (server_operations, WARM_UP, Target("x", "reference", admin="http://127.0.0.1:9"), {}),
-    (replica_replace, REPLACE, Target("x", "reference-router", admin="http://127.0.0.1:9"), {}),
-    (http_json, JSON, Target("x", "http", allow=("http://127.0.0.1:9",)), {"url": "http://127.0.0.1:9/a"}),
+    (config_endpoint, SERVER_CONFIG, Target("x", "reference", admin="http://127.0.0.1:9"), {}),
+    (config_endpoint, ROUTER_CONFIG, Target("x", "reference-router", admin="http://127.0.0.1:9"), {}),
+    (operations, WARM_UP, Target("x", "reference", admin="http://127.0.0.1:9"), {}),
+    (operations, REPLACE_REPLICA, Target("x", "reference-router", admin="http://127.0.0.1:9"), {}),
+    (http_json, SET_JSON, Target("x", "http", allow=("http://127.0.0.1:9",)), {"url": "http://127.0.0.1:9/a"}),
 ]
 
 
@@ -190,12 +192,12 @@ def test_any_answer_is_a_state_or_a_typed_error(
 ) -> None:
     left = [*bodies]
 
-    def answer(*_: object, **__: object) -> Answer:
-        return Answer(left.pop(0) if len(left) > 1 else left[0], tag)
+    def answer(*_: object, **__: object) -> AdminResponse:
+        return AdminResponse(left.pop(0) if len(left) > 1 else left[0], tag)
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "exchange", answer)
-        where = action.where(target, arguments)  # type: ignore[attr-defined]
+        patched.setattr(module, "send", answer)
+        where = action.resource_id(target, arguments)  # type: ignore[attr-defined]
         resource = action.resource(Access(target, Secret()), where)  # type: ignore[attr-defined]
         try:
             state = resource.read(soon())

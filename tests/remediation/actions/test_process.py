@@ -16,22 +16,28 @@ from msgspec import structs
 from latdoctor.errors import UsageError
 from latdoctor.http.client import Secret
 from latdoctor.remediation.actions import process_scheduling
-from latdoctor.remediation.actions.process import Process, ThreadValue
-from latdoctor.remediation.actions.process_scheduling import AFFINITY, NICE, cpus, floor, listed
-from latdoctor.remediation.actions.process_signal import SIGNAL, STOP, Signalled
+from latdoctor.remediation.actions.process import SIGNAL, STOP, Process, ProcessState
+from latdoctor.remediation.actions.process_scheduling import (
+    AFFINITY,
+    NICE,
+    ThreadSetting,
+    format_cpu_list,
+    lowest_permitted_nice,
+    parse_cpu_list,
+)
 from latdoctor.remediation.change import (
     Change,
+    ChangeState,
     Conflict,
     Contended,
     Deadline,
     Field,
     Refused,
-    Standing,
     State,
     Unreachable,
     Value,
-    brought,
-    standing,
+    ensure,
+    state_of_change,
 )
 from latdoctor.remediation.target import Access, Target
 from tests.lab.server.running import PATIENCE
@@ -67,7 +73,7 @@ def test_a_process_that_has_the_number_now_is_left_alone(target: Target, action:
         values = {"stopped": True} if action is STOP else {"running": False}
         assert resource.read(soon()).values["running"] is False
         with pytest.raises(UsageError, match="has ended") if action is STOP else pytest.raises(Refused, match="ended"):
-            action.wanted(given, resource.read(soon()))  # type: ignore[attr-defined]
+            action.desired_values(given, resource.read(soon()))  # type: ignore[attr-defined]
             resource.write(values, "", soon())
     else:
         with pytest.raises(Refused, match="has ended"):
@@ -81,8 +87,8 @@ def test_a_process_that_has_the_number_now_is_left_alone(target: Target, action:
 
 @pytest.mark.parametrize(("pid", "began"), [(0, 5.0), (1, 5.0), (-1, 5.0), (12345, 0.0)])
 def test_which_process_it_is_must_be_told(pid: int, began: float) -> None:
-    with pytest.raises(UsageError, match="which process"):
-        AFFINITY.where(Target("x", "process", pid=pid, started=began), {})
+    with pytest.raises(UsageError, match="names no process"):
+        AFFINITY.resource_id(Target("x", "process", pid=pid, started=began), {})
 
 
 def test_one_that_has_ended_and_is_not_buried_has_ended() -> None:
@@ -101,7 +107,7 @@ class Threads:
         self.values = dict(zip(self.threads, values, strict=True))
         self.left = 1000
         process = Process.of(target)
-        self.resource = ThreadValue(process, "x", self.values.__getitem__, self.put, lambda _, value: f"set {value}")
+        self.resource = ThreadSetting(process, "x", self.values.__getitem__, self.put, lambda _, value: f"set {value}")
 
     def put(self, thread: int, value: Value) -> None:
         if not self.left:
@@ -115,30 +121,30 @@ CHANGE = Change("step", "x", "x", (Field("x", "old", "new"),), "restore", "old")
 
 @pytest.mark.parametrize("written", range(4))
 @pytest.mark.parametrize(("first", "then"), [
-    (Standing.AFTER, Standing.AFTER),
-    (Standing.AFTER, Standing.BEFORE),
-    (Standing.BEFORE, Standing.BEFORE),
-    (Standing.BEFORE, Standing.AFTER),
+    (ChangeState.AFTER, ChangeState.AFTER),
+    (ChangeState.AFTER, ChangeState.BEFORE),
+    (ChangeState.BEFORE, ChangeState.BEFORE),
+    (ChangeState.BEFORE, ChangeState.AFTER),
 ])  # fmt: skip
 def test_whoever_was_killed_between_two_threads_can_go_either_way(
-    target: Target, written: int, first: Standing, then: Standing
+    target: Target, written: int, first: ChangeState, then: ChangeState
 ) -> None:
-    at = Threads(target, *(["old"] * 3 if first is Standing.AFTER else ["new"] * 3))
+    at = Threads(target, *(["old"] * 3 if first is ChangeState.AFTER else ["new"] * 3))
     at.left = written
     if written < 3:
         with pytest.raises(Refused):  # the interruption
-            brought(CHANGE, first, at.resource, soon())
-        expected = {0: {"old": Standing.BEFORE, "new": Standing.AFTER}[next(iter(at.values.values()))]}
-        assert standing(CHANGE, at.resource.read(soon())) is expected.get(written, Standing.BETWEEN)
+            ensure(CHANGE, first, at.resource, soon())
+        expected = {0: {"old": ChangeState.BEFORE, "new": ChangeState.AFTER}[next(iter(at.values.values()))]}
+        assert state_of_change(CHANGE, at.resource.read(soon())) is expected.get(written, ChangeState.BETWEEN)
     at.left = 1000
-    brought(CHANGE, then, at.resource, soon())
-    assert set(at.values.values()) == {"new" if then is Standing.AFTER else "old"}
+    ensure(CHANGE, then, at.resource, soon())
+    assert set(at.values.values()) == {"new" if then is ChangeState.AFTER else "old"}
 
 
 def test_a_thread_that_somebody_else_has_set_is_theirs(target: Target) -> None:
     at = Threads(target, "old", "theirs", "new")
     with pytest.raises(Conflict, match=r"new \| old \| theirs"):
-        brought(CHANGE, Standing.BEFORE, at.resource, soon())
+        ensure(CHANGE, ChangeState.BEFORE, at.resource, soon())
     assert list(at.values.values()) == ["old", "theirs", "new"]
 
 
@@ -146,8 +152,8 @@ def test_threads_that_differ_cannot_be_planned(target: Target) -> None:
     thread = threads(target.pid)[1]
     os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + 1)
     state = NICE.resource(Access(target, Secret()), "").read(soon())
-    with pytest.raises(UsageError, match="its threads differ"):
-        NICE.wanted({"nice": "19"}, state)
+    with pytest.raises(UsageError, match="the threads differ"):
+        NICE.desired_values({"nice": "19"}, state)
 
 
 def test_what_was_set_meanwhile_is_seen(target: Target) -> None:
@@ -162,22 +168,22 @@ def test_what_the_kernel_gives_otherwise_is_put_back(target: Target) -> None:
     at = Threads(target, "old", "old", "old")
     real = at.put
     object.__setattr__(at.resource, "put", lambda thread, value: real(thread, "less" if value == "new" else value))
-    with pytest.raises(Refused, match="not to be had here, only less"):
-        brought(CHANGE, Standing.AFTER, at.resource, soon())
+    with pytest.raises(Refused, match="not available, only less"):
+        ensure(CHANGE, ChangeState.AFTER, at.resource, soon())
     assert set(at.values.values()) == {"old"}
 
 
 @given(some.frozensets(some.integers(0, 300), min_size=1))
 def test_a_set_of_processors_has_one_text(numbers: frozenset[int]) -> None:
-    assert cpus(listed(numbers)) == numbers
-    assert listed(cpus(listed(numbers))) == listed(numbers)
+    assert parse_cpu_list(format_cpu_list(numbers)) == numbers
+    assert format_cpu_list(parse_cpu_list(format_cpu_list(numbers))) == format_cpu_list(numbers)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "3-1", "0-99999", "1,,2", "a", "0-8192", "1-2-3", "0x1", "١"])
 def test_what_is_no_set_of_processors(text: str) -> None:
     with pytest.raises(UsageError):
-        cpus(text)
-    assert list(AFFINITY.problems({"cpus": text}))
+        parse_cpu_list(text)
+    assert list(AFFINITY.check_arguments({"cpus": text}))
 
 
 def test_a_processor_that_is_not_there_is_refused(target: Target) -> None:
@@ -190,14 +196,14 @@ def test_a_processor_that_is_not_there_is_refused(target: Target) -> None:
 
 def test_nice_is_planned_only_where_it_can_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     state = State({"nice": 0}, "0")
-    monkeypatch.setattr(process_scheduling, "floor", lambda: 20)
-    with pytest.raises(UsageError, match="could not be made and taken back"):
-        NICE.wanted({"nice": "5"}, state)
-    assert NICE.wanted({"nice": "0"}, state) == {"nice": 0}
-    monkeypatch.setattr(process_scheduling, "floor", lambda: 0)
-    assert NICE.wanted({"nice": "5"}, state) == {"nice": 5}
+    monkeypatch.setattr(process_scheduling, "lowest_permitted_nice", lambda: 20)
+    with pytest.raises(UsageError, match="could not be undone"):
+        NICE.desired_values({"nice": "5"}, state)
+    assert NICE.desired_values({"nice": "0"}, state) == {"nice": 0}
+    monkeypatch.setattr(process_scheduling, "lowest_permitted_nice", lambda: 0)
+    assert NICE.desired_values({"nice": "5"}, state) == {"nice": 5}
     with pytest.raises(UsageError):
-        NICE.wanted({"nice": "-1"}, state)
+        NICE.desired_values({"nice": "-1"}, state)
 
 
 @pytest.mark.parametrize(("privileged", "limit", "lowest"), [
@@ -208,40 +214,40 @@ def test_nice_is_planned_only_where_it_can_be_taken_back(monkeypatch: pytest.Mon
     (False, -1, -20),
 ])  # fmt: skip
 def test_how_low_nice_may_go(monkeypatch: pytest.MonkeyPatch, privileged: bool, limit: int, lowest: int) -> None:
-    monkeypatch.setattr(process_scheduling, "_privileged", lambda: privileged)
+    monkeypatch.setattr(process_scheduling, "_has_cap_sys_nice", lambda: privileged)
     monkeypatch.setattr(process_scheduling.resource, "getrlimit", lambda _: (limit, limit))
-    assert floor() == lowest
+    assert lowest_permitted_nice() == lowest
 
 
 @pytest.mark.parametrize("level", ["", "20", "-21", "1.5", "5ms", "high"])
 def test_what_is_no_level(level: str) -> None:
-    assert list(NICE.problems({"nice": level}))
+    assert list(NICE.check_arguments({"nice": level}))
 
 
 @pytest.mark.parametrize(
     "given", [{}, {"signal": "SIGKILL"}, {"signal": "9"}, {"signal": "TERM"}, {"signal": "SIGSTOP"}]
 )
 def test_no_other_signal_can_be_sent(given: dict[str, str]) -> None:
-    assert list(SIGNAL.problems(given))
+    assert list(SIGNAL.check_arguments(given))
     with pytest.raises(UsageError):
-        SIGNAL.wanted(given, State({"running": True}))
+        SIGNAL.desired_values(given, State({"running": True}))
 
 
 def test_a_hang_up_is_sent_once(target: Target) -> None:
     resource = SIGNAL.resource(Access(target, Secret()), "")
-    wanted = SIGNAL.wanted({"signal": "SIGHUP"}, resource.read(soon()))
+    wanted = SIGNAL.desired_values({"signal": "SIGHUP"}, resource.read(soon()))
     change = Change("step", SIGNAL.name, "x", (Field("hung-up", False, wanted["hung-up"]),), "irreversible")
-    assert brought(change, Standing.AFTER, resource, soon())
-    assert not brought(change, Standing.AFTER, resource, soon())
+    assert ensure(change, ChangeState.AFTER, resource, soon())
+    assert not ensure(change, ChangeState.AFTER, resource, soon())
     assert os.waitid(os.P_PID, target.pid, os.WEXITED | os.WNOWAIT).si_status == signal.SIGHUP
 
 
 def test_what_has_ended_is_not_brought_back(target: Target) -> None:
-    resource = Signalled(Process.of(target))
+    resource = ProcessState(Process.of(target))
     resource.write({"running": False}, "", soon())
-    with pytest.raises(Refused, match="no way back"):
+    with pytest.raises(Refused, match="cannot be undone"):
         resource.write({"running": True}, "", soon())
-    assert resource.by_hand({"running": True}).startswith("ps -p")
+    assert resource.manual_command({"running": True}).startswith("ps -p")
 
 
 DEAF = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
@@ -253,8 +259,8 @@ def test_one_that_does_not_listen_is_told_once_and_reported() -> None:
     ) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        resource = Signalled(Process(process.pid, started(process.pid)))
-        with pytest.raises(Unreachable, match="does not follow"):
+        resource = ProcessState(Process(process.pid, started(process.pid)))
+        with pytest.raises(Unreachable, match="did not react"):
             resource.write({"running": False}, "", Deadline.after(0.05))
         assert resource.read(soon()).values["running"] is True
         process.kill()

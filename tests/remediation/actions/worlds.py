@@ -27,10 +27,9 @@ from latdoctor.lab.server.config import ServerConfig, knobs
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.router_config import RouterConfig
 from latdoctor.lab.server.supervisor import Supervisor
-from latdoctor.remediation.actions import action
-from latdoctor.remediation.actions.base import Action
-from latdoctor.remediation.actions.process_scheduling import floor
-from latdoctor.remediation.change import Change, Deadline, Field, Resource, Values, alike
+from latdoctor.remediation.actions import Action, find_action
+from latdoctor.remediation.actions.process_scheduling import lowest_permitted_nice
+from latdoctor.remediation.change import Change, Deadline, Field, Resource, Values, has_values
 from latdoctor.remediation.target import Access, Target
 from tests.lab.server.running import ADMIN, PATIENCE, TOKEN, Running
 from tests.remediation.actions.wire import Wire
@@ -54,7 +53,7 @@ class World:
 
     @property
     def action(self) -> Action:
-        found = action(self.name)
+        found = find_action(self.name)
         assert found is not None
         return found
 
@@ -68,14 +67,14 @@ class World:
         return only
 
     def planned(self) -> Change:
-        assert list(self.action.problems(self.given)) == []
-        where = self.action.where(self.target, self.given)
+        assert list(self.action.check_arguments(self.given)) == []
+        where = self.action.resource_id(self.target, self.given)
         state = self.action.resource(self.access, where).read(Deadline.after(PATIENCE))
-        wanted = self.action.wanted(self.given, state)
+        wanted = self.action.desired_values(self.given, state)
         fields = tuple(
             Field(name, state.values.get(name), value)
             for name, value in wanted.items()
-            if not alike(state.values, {name: value})
+            if not has_values(state.values, {name: value})
         )
         assert fields
         return Change("step", self.name, where, fields, self.undo, state.version, state.caution)
@@ -325,7 +324,7 @@ def affinity() -> Iterator[World]:
 
 @contextmanager
 def nice() -> Iterator[World]:
-    if floor() > 0:
+    if lowest_permitted_nice() > 0:
         pytest.skip("this user may not lower nice, so that the action refuses to be planned")
     with child() as target:
 

@@ -33,7 +33,7 @@ from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_loader import Library
 from latdoctor.remediation.run_context import World
 from latdoctor.remediation.run_result import Result
-from latdoctor.remediation.target import Access, Target, kind_of
+from latdoctor.remediation.target import Access, Target, TargetKind, detect_kind
 
 OBSERVATION = 10.0  # seconds: the default of `diagnose --window`
 TARGET = "reference"
@@ -129,7 +129,7 @@ class SimulatedOperator:
     def _access(self, selected: SelectedPlaybook) -> Access:
         url = self._target(selected)
         token = Secret(self.access.token)
-        kind = kind_of(Access(Target(url, "", admin=url), token))
+        kind = detect_kind(Access(Target(url, TargetKind.UNKNOWN, admin=url), token))
         return Access(Target(url, kind, admin=url), token)
 
     def _target(self, selected: SelectedPlaybook) -> str:

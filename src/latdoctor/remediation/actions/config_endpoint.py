@@ -1,7 +1,7 @@
-"""`server.config.set` and `router.config.set`: knobs of the reference server and of its router, by If-Match.
+"""`server.config.set` and `router.config.set`: settings of the reference server and its router, guarded by If-Match.
 
-A field is `group.knob` (of the router: `knob`, and `weights.REPLICA`, which is not there where the replica's weight is
-1). Only what can be turned while the server runs is a field at all: a server says which that is (`GET /admin/knobs`).
+A field is `group.setting` (of the router: `setting`, and `weights.REPLICA`, which is absent while the replica's weight
+is 1). Only settings that can be changed at run time are fields; the server lists them at `GET /admin/knobs`.
 """
 
 from __future__ import annotations
@@ -13,51 +13,53 @@ from typing import Any
 
 import msgspec
 
-from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import UsageError
-from latdoctor.remediation.actions import base, value_parsing
-from latdoctor.remediation.admin_api import AdminRequest, checked, exchange, json_object
-from latdoctor.remediation.change import Deadline, Refused, State, Value, Values
-from latdoctor.remediation.target import Access, Target
+from latdoctor.remediation.actions import field_values
+from latdoctor.remediation.admin_api import (
+    AdminRequest,
+    curl_command,
+    decode_response,
+    json_object,
+    send,
+    validate_base_url,
+)
+from latdoctor.remediation.change import Deadline, Refused, State, Undo, Value, Values
+from latdoctor.remediation.target import Access, Target, TargetKind
 
 PATH = "/admin/config"
 _NAME = re.compile(r"[a-z][a-z0-9_]*(\.[A-Za-z0-9][A-Za-z0-9_.-]*)?")
 _WEIGHTS = "weights."
-Amend = Callable[["ConfigEndpoint", dict[str, Value], Deadline], dict[str, Value]]
+SelectFields = Callable[["ConfigEndpoint", dict[str, Value], Deadline], dict[str, Value]]
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigAction:
-    """One of the two; they differ in what besides the configuration says which fields there are."""
+    """Sets fields of a configuration. `select` returns the fields that can be changed at run time."""
 
     name: str
-    kind: str
-    amend: Amend
-    undos: frozenset[str] = frozenset({"restore"})
+    kinds: frozenset[TargetKind]
+    select: SelectFields
+    undos: frozenset[Undo] = frozenset({Undo.RESTORE})
 
-    @property
-    def kinds(self) -> frozenset[str]:
-        return frozenset({self.kind})
-
-    def problems(self, given: Mapping[str, str]) -> Iterator[str]:
-        if not given:
-            yield "it sets nothing: give `group.knob: value`"
-        for name in given:
+    def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
+        if not arguments:
+            yield "no setting given: use `group.setting: value`"
+        for name in arguments:
             if not _NAME.fullmatch(name):
-                yield f"{name!r} is not the name of a knob, such as batching.max_wait_ms"
+                yield f"{name!r} is not the name of a setting, such as batching.max_wait_ms"
 
-    def where(self, target: Target, given: Mapping[str, str]) -> str:
-        return checked(target.admin) + PATH
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
+        return validate_base_url(target.admin) + PATH
 
-    def resource(self, access: Access, where: str) -> ConfigEndpoint:
-        return ConfigEndpoint(access, where, self.amend)
+    def resource(self, access: Access, resource_id: str) -> ConfigEndpoint:
+        return ConfigEndpoint(access, resource_id, self.select)
 
-    def wanted(self, given: Mapping[str, str], state: State) -> Values:
-        for name in given:
+    def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
+        for name in arguments:
             if name not in state.values:
-                hint = value_parsing.near(name, state.values)
-                raise UsageError(f"there is no knob {name!r} that can be turned while it runs", next_step=hint)
-        return {name: _value(name, text, state.values[name]) for name, text in given.items()}
+                hint = field_values.suggest(name, state.values)
+                raise UsageError(f"no setting {name!r} can be changed at run time", next_step=hint)
+        return {name: _value(name, text, state.values[name]) for name, text in arguments.items()}
 
 
 @dataclass(slots=True)
@@ -66,67 +68,67 @@ class ConfigEndpoint:
 
     access: Access
     url: str
-    amend: Amend
-    known: frozenset[str] | None = field(default=None, repr=False)  # what `amend` has learnt; it does not change
+    select: SelectFields
+    known: frozenset[str] | None = field(default=None, repr=False)  # constant names that `select` has fetched
 
     def read(self, deadline: Deadline) -> State:
-        answer = exchange(AdminRequest("GET", self.url), self.access.token, deadline)
-        if not answer.version:
-            raise Refused("the answer has no ETag: nothing could be changed safely", where=self.url)
-        flat = flattened(json_object(answer, self.url), self.url)
-        return State(self.amend(self, flat, deadline), answer.version)
+        response = send(AdminRequest("GET", self.url), self.access.token, deadline)
+        if not response.version:
+            raise Refused("the response has no ETag, which a safe change needs", where=self.url)
+        flat = flatten(json_object(response, self.url), self.url)
+        return State(self.select(self, flat, deadline), response.version)
 
     def write(self, values: Values, version: str, deadline: Deadline) -> None:
-        content = msgspec.json.encode(patch(values))
-        exchange(AdminRequest("PATCH", self.url, content, version), self.access.token, deadline)
+        content = msgspec.json.encode(merge_patch(values))
+        send(AdminRequest("PATCH", self.url, content, version), self.access.token, deadline)
 
-    def by_hand(self, values: Values) -> str:
-        return base.curl("PATCH", self.url, msgspec.json.encode(patch(values)))
+    def manual_command(self, values: Values) -> str:
+        return curl_command("PATCH", self.url, msgspec.json.encode(merge_patch(values)))
 
-    def beside(self, path: str, deadline: Deadline) -> bytes:
-        """What another page of the same admin interface says."""
+    def fetch(self, path: str, kind: type[Any], deadline: Deadline) -> Any:
+        """Another page of the same admin interface, decoded as `kind`. Raises Refused for another shape."""
         url = self.url.removesuffix(PATH) + path
-        return exchange(AdminRequest("GET", url), self.access.token, deadline).body
+        return decode_response(send(AdminRequest("GET", url), self.access.token, deadline), kind, url)
 
 
 def _value(name: str, text: str, now: Value) -> Value:
-    """A weight may be taken away, so what stands there says nothing of what it may become."""
+    """A weight may be removed, so its present value does not determine its type."""
     if not name.startswith(_WEIGHTS):
-        return value_parsing.typed(name, text, now)
-    return None if text.strip() == "null" else value_parsing.number(name, text.strip())
+        return field_values.parse(name, text, now)
+    return None if text.strip() == "null" else field_values.parse_number(name, text.strip())
 
 
-def flattened(whole: Mapping[str, Any], where: str) -> dict[str, Value]:
-    """`{group: {knob: value}}` as `{group.knob: value}`; a knob without a group keeps its name. Raises Refused."""
+def flatten(config: Mapping[str, Any], where: str) -> dict[str, Value]:
+    """`{group: {setting: value}}` as `{group.setting: value}`; top-level settings keep their name. Raises Refused."""
     flat: dict[str, Value] = {}
     try:
-        for name, value in whole.items():
+        for name, value in config.items():
             if isinstance(value, dict):
-                flat.update({f"{name}.{knob}": value_parsing.scalar(inner) for knob, inner in value.items()})
+                flat.update({f"{name}.{key}": field_values.from_json(inner) for key, inner in value.items()})
             else:
-                flat[name] = value_parsing.scalar(value)
+                flat[name] = field_values.from_json(value)
     except ValueError as error:
-        raise Refused(f"the answer is not a configuration: {error}", where=where) from error
+        raise Refused(f"the response is not a configuration: {error}", where=where) from error
     return flat
 
 
-def patch(fields: Values) -> dict[str, Any]:
+def merge_patch(fields: Values) -> dict[str, Any]:
     """The merge patch (RFC 7396) that sets these fields and no others."""
-    whole: dict[str, Any] = {}
+    patch: dict[str, Any] = {}
     for name, value in fields.items():
-        group, dot, knob = name.partition(".")
+        group, dot, key = name.partition(".")
         if dot:
-            whole.setdefault(group, {})[knob] = value_parsing.as_json(value)
+            patch.setdefault(group, {})[key] = field_values.to_json(value)
         else:
-            whole[group] = value_parsing.as_json(value)
-    return whole
+            patch[group] = field_values.to_json(value)
+    return patch
 
 
-def _live(endpoint: ConfigEndpoint, flat: dict[str, Value], deadline: Deadline) -> dict[str, Value]:
-    """The knobs that the server says can be turned while it runs."""
+def _live_settings(endpoint: ConfigEndpoint, flat: dict[str, Value], deadline: Deadline) -> dict[str, Value]:
+    """The settings that the server lists as changeable at run time."""
     if endpoint.known is None:
-        knobs = _decoded(endpoint.beside("/admin/knobs", deadline), dict[str, bool], endpoint.url)
-        endpoint.known = frozenset(name for name, live in knobs.items() if live)
+        listed = endpoint.fetch("/admin/knobs", dict[str, bool], deadline)
+        endpoint.known = frozenset(name for name, live in listed.items() if live)
     return {name: value for name, value in flat.items() if name in endpoint.known}
 
 
@@ -134,21 +136,14 @@ class _Replica(msgspec.Struct, frozen=True):
     name: str
 
 
-def _weights(endpoint: ConfigEndpoint, flat: dict[str, Value], deadline: Deadline) -> dict[str, Value]:
-    """The router's knobs, and the weight of every replica: None where none is set."""
+def _with_weights(endpoint: ConfigEndpoint, flat: dict[str, Value], deadline: Deadline) -> dict[str, Value]:
+    """The router's settings, and the weight of every replica: None while none is set."""
     if endpoint.known is None:
-        replicas = _decoded(endpoint.beside("/admin/replicas", deadline), list[_Replica], endpoint.url)
+        replicas = endpoint.fetch("/admin/replicas", list[_Replica], deadline)
         endpoint.known = frozenset(_WEIGHTS + one.name for one in replicas)
     absent: dict[str, Value] = dict.fromkeys(sorted(endpoint.known))
     return {**absent, **flat}
 
 
-def _decoded(body: bytes, kind: type[Any], where: str) -> Any:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except UNDECODABLE as error:
-        raise Refused("the admin interface answers otherwise than it should", where=where) from error
-
-
-SERVER = ConfigAction("server.config.set", "reference", _live)
-ROUTER = ConfigAction("router.config.set", "reference-router", _weights)
+SERVER_CONFIG = ConfigAction("server.config.set", frozenset({TargetKind.REFERENCE}), _live_settings)
+ROUTER_CONFIG = ConfigAction("router.config.set", frozenset({TargetKind.REFERENCE_ROUTER}), _with_weights)

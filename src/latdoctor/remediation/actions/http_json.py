@@ -1,8 +1,7 @@
-"""`http.json.set`: fields of a JSON object behind an address that the target allows.
+"""`http.json.set`: fields of a JSON object at a URL that the target allows.
 
-The object is read with GET and changed with PATCH (a merge patch, RFC 7396) or PUT (the whole object). Where the
-answer has a strong ETag, the write names it in If-Match; where it has none, somebody else's write between our look and
-ours would be lost, and the plan says so.
+The object is read with GET and changed with PATCH (a merge patch, RFC 7396) or PUT (the whole object). The write names
+a strong ETag in If-Match. Without one, a concurrent write by another client is lost, and the plan contains a warning.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ import msgspec
 
 from latdoctor.errors import UsageError
 from latdoctor.remediation import admin_api
-from latdoctor.remediation.actions import base, value_parsing
-from latdoctor.remediation.actions.config_endpoint import patch
-from latdoctor.remediation.admin_api import AdminRequest, exchange, json_object
-from latdoctor.remediation.change import Contended, Deadline, Refused, State, Value, Values
-from latdoctor.remediation.target import Access, Target
+from latdoctor.remediation.actions import field_values
+from latdoctor.remediation.actions.config_endpoint import merge_patch
+from latdoctor.remediation.admin_api import AdminRequest, curl_command, json_object, send
+from latdoctor.remediation.change import Contended, Deadline, Refused, State, Undo, Value, Values
+from latdoctor.remediation.target import Access, Target, TargetKind
 
 METHODS = ("PATCH", "PUT")
 SET = "set."
-CAUTION = "the page has no strong ETag: what somebody else writes there at the same moment would be lost"
+NO_ETAG = "the page has no strong ETag: a concurrent write by another client would be lost"
 _PART = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _NAME = re.compile(rf"set\.{_PART.pattern}(\.{_PART.pattern})?")
 
@@ -37,48 +36,48 @@ class JsonAction:
     """`url: http://HOST/PAGE`, `method: PATCH` or `PUT`, and `set.FIELD: value` or `set.GROUP.FIELD: value`."""
 
     name: str = "http.json.set"
-    kinds: frozenset[str] = frozenset({"http"})
-    undos: frozenset[str] = frozenset({"restore"})
+    kinds: frozenset[TargetKind] = frozenset({TargetKind.HTTP})
+    undos: frozenset[Undo] = frozenset({Undo.RESTORE})
 
-    def problems(self, given: Mapping[str, str]) -> Iterator[str]:
-        if not given.get("url"):
-            yield "it needs `url`"
-        if given.get("method", METHODS[0]) not in METHODS:
-            yield f"method is {' or '.join(METHODS)}"
-        fields = [name for name in given if name not in ("url", "method")]
-        if not fields:
-            yield "it sets nothing: give `set.FIELD: value`"
-        for name in fields:
+    def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
+        if not arguments.get("url"):
+            yield "`url` is missing"
+        if arguments.get("method", METHODS[0]) not in METHODS:
+            yield f"method must be {' or '.join(METHODS)}"
+        names = [name for name in arguments if name not in ("url", "method")]
+        if not names:
+            yield "no field given: use `set.FIELD: value`"
+        for name in names:
             if not _NAME.fullmatch(name):
                 yield f"{name!r} is neither url, method nor set.FIELD"
 
-    def where(self, target: Target, given: Mapping[str, str]) -> str:
-        method = given.get("method", METHODS[0])
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
+        method = arguments.get("method", METHODS[0])
         if method not in METHODS:
-            raise UsageError(f"method is {' or '.join(METHODS)}")
-        return f"{method} {admin_api.permitted(given.get('url', ''), target.allow)}"
+            raise UsageError(f"method must be {' or '.join(METHODS)}")
+        return f"{method} {admin_api.require_allowed(arguments.get('url', ''), target.allow)}"
 
-    def resource(self, access: Access, where: str) -> JsonPage:
-        method, _, url = where.partition(" ")
+    def resource(self, access: Access, resource_id: str) -> JsonPage:
+        method, _, url = resource_id.partition(" ")
         if method not in METHODS:
-            raise UsageError("it does not say how it is written", where=where)
-        return JsonPage(access, method, admin_api.permitted(url, access.target.allow))
+            raise UsageError(f"a page is named METHOD URL, with method {' or '.join(METHODS)}", where=resource_id)
+        return JsonPage(access, method, admin_api.require_allowed(url, access.target.allow))
 
-    def wanted(self, given: Mapping[str, str], state: State) -> Values:
-        wanted: dict[str, Value] = {}
-        for argument, text in given.items():
+    def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
+        desired: dict[str, Value] = {}
+        for argument, text in arguments.items():
             if argument in ("url", "method"):
                 continue
             name = argument.removeprefix(SET)
             if name not in state.values:
-                raise UsageError(f"the page has no field {name!r}", next_step=value_parsing.near(name, state.values))
-            wanted[name] = value_parsing.typed(name, text, state.values[name])
-        return wanted
+                raise UsageError(f"the page has no field {name!r}", next_step=field_values.suggest(name, state.values))
+            desired[name] = field_values.parse(name, text, state.values[name])
+        return desired
 
 
 @dataclass(frozen=True, slots=True)
 class JsonPage:
-    """One page that holds a JSON object."""
+    """A page that contains one JSON object."""
 
     access: Access
     method: str
@@ -88,63 +87,62 @@ class JsonPage:
         return self._read(deadline)[0]
 
     def write(self, values: Values, version: str, deadline: Deadline) -> None:
-        state, whole = self._read(deadline)
+        state, document = self._read(deadline)
         if state.version != version:
-            raise Contended("somebody has changed it since it was read", where=self.url)
-        content = patch(values) if self.method == "PATCH" else merged(whole, patch(values))
-        named = "" if state.caution else version
-        self._exchange(AdminRequest(self.method, self.url, msgspec.json.encode(content), named), deadline)
+            raise Contended("the page has changed since it was read", where=self.url)
+        content = merge_patch(values) if self.method == "PATCH" else merge(document, merge_patch(values))
+        etag = "" if state.caution else version
+        self._send(AdminRequest(self.method, self.url, msgspec.json.encode(content), etag), deadline)
 
-    def by_hand(self, values: Values) -> str:
-        fields = msgspec.json.encode(patch(values))
+    def manual_command(self, values: Values) -> str:
+        content = msgspec.json.encode(merge_patch(values))
         token = bool(self.access.token)
         if self.method == "PATCH":
-            return base.curl("PATCH", self.url, fields, token=token)
-        read = base.curl("GET", self.url, version="", token=token)
-        change = f"jq {shlex.quote(f'. * {fields.decode()}')}"
-        write = base.curl("PUT", self.url, version=base.ANY, token=token)
+            return curl_command("PATCH", self.url, content, token=token)
+        read = curl_command("GET", self.url, version="", token=token)
+        change = f"jq {shlex.quote(f'. * {content.decode()}')}"
+        write = curl_command("PUT", self.url, token=token)
         return f"{read} | {change} | {write} -H 'Content-Type: application/json' --data-binary @-"
 
     def _read(self, deadline: Deadline) -> tuple[State, dict[str, Any]]:
-        answer = self._exchange(AdminRequest("GET", self.url), deadline)
-        whole = json_object(answer, self.url)
-        if answer.version and not answer.version.startswith("W/"):
-            return State(fields(whole), answer.version), whole
-        digest = hashlib.sha256(msgspec.json.encode(whole, order="sorted")).hexdigest()[:32]
-        return State(fields(whole), f"sha256:{digest}", CAUTION), whole
+        response = self._send(AdminRequest("GET", self.url), deadline)
+        document = json_object(response, self.url)
+        if response.version and not response.version.startswith("W/"):
+            return State(settable_fields(document), response.version), document
+        digest = hashlib.sha256(msgspec.json.encode(document, order="sorted")).hexdigest()[:32]
+        return State(settable_fields(document), f"sha256:{digest}", NO_ETAG), document
 
-    def _exchange(self, asked: AdminRequest, deadline: Deadline) -> Any:
-        return exchange(
-            asked, self.access.token, deadline, place=partial(admin_api.place, allow=self.access.target.allow)
-        )
+    def _send(self, request: AdminRequest, deadline: Deadline) -> admin_api.AdminResponse:
+        resolve = partial(admin_api.resolve_allowed, allow=self.access.target.allow)
+        return send(request, self.access.token, deadline, resolve)
 
 
-def fields(whole: Mapping[str, Any]) -> dict[str, Value]:
-    """What can be set: values of the object, and of the objects in it as `group.field`. A null is not one of them."""
+def settable_fields(document: Mapping[str, Any]) -> dict[str, Value]:
+    """The values of the object, and of its nested objects as `group.field`. A null cannot be set."""
     found: dict[str, Value] = {}
-    for name, value in whole.items():
-        inner = {(name, field): one for field, one in value.items()} if isinstance(value, dict) else {(name,): value}
+    for name, value in document.items():
+        inner = {(name, key): one for key, one in value.items()} if isinstance(value, dict) else {(name,): value}
         for path, one in inner.items():
             if one is not None and all(_PART.fullmatch(part) for part in path):
                 try:
-                    found[".".join(path)] = value_parsing.scalar(one)
-                except ValueError:  # an object deeper down is no value, and neither is an infinite number
+                    found[".".join(path)] = field_values.from_json(one)
+                except ValueError:  # deeper objects and infinite numbers cannot be set
                     continue
     return found
 
 
-def merged(whole: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-    """`whole` with the fields of `change` in place of its own. Raises Refused where a group is none any more."""
-    result = dict(whole)
-    for name, value in change.items():
+def merge(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
+    """`document` with the fields of `patch`. Raises Refused if a group of `patch` is no longer an object."""
+    result = dict(document)
+    for name, value in patch.items():
         if isinstance(value, dict):
             group = result.get(name)
             if not isinstance(group, dict):
-                raise Refused(f"{name!r} is no object any more")
+                raise Refused(f"{name!r} is no longer an object")
             result[name] = {**group, **value}
         else:
             result[name] = value
     return result
 
 
-JSON = JsonAction()
+SET_JSON = JsonAction()

@@ -1,164 +1,231 @@
-"""A value that each thread of a process has for itself: read from all of them, and set in one after the other.
+"""A process of this machine, and the actions that signal it: `process.signal` and `process.stopped.set`.
 
-Between the first thread and the last a process is neither as before nor as after. `State.parts` tells that, so that
-whoever comes next, after a crash, can go either way.
+A signal is sent through a file descriptor of the process (pidfd_open(2)), so it never reaches another process that has
+the same PID. Only the signals listed here can be sent.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from functools import partial
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from latdoctor.errors import UsageError
-from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable, Value, Values
-from latdoctor.remediation.target import Target
+from latdoctor.remediation.actions import field_values
+from latdoctor.remediation.change import Deadline, Refused, State, Undo, Unreachable, Values
+from latdoctor.remediation.target import Access, Target, TargetKind
 
 T = TypeVar("T")
 PROC = Path("/proc")
-_ENDED = "ZX"  # states of a process that only waits to be buried
+_ENDED = "ZX"  # states of a process that has ended and was not reaped
+_START_FIELD = 19  # of the fields after the command's name in /proc/PID/stat: field 22 of proc_pid_stat(5)
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """`started` in clock ticks after boot: field 22 of /proc/PID/stat (proc_pid_stat(5))."""
+    """A process. `started` is its start in clock ticks after boot."""
 
     pid: int
     started: int
 
     @classmethod
     def of(cls, target: Target) -> Process:
-        """Raises UsageError for a target that does not say which process it is."""
+        """Raises UsageError for a target without a process."""
         if target.pid <= 1 or target.started <= 0:
-            raise UsageError("the target does not say which process it is, and when that began", where=target.name)
+            raise UsageError("the target names no process: its PID or start time is missing", where=target.name)
         return cls(target.pid, round(target.started))
 
     def __str__(self) -> str:
         return f"process {self.pid} of {self.started}"
 
     @property
-    def test(self) -> str:
-        """A shell's test that it is still this process: for the commands that a person types."""
+    def shell_test(self) -> str:
+        """A shell test that this process still has the PID, for commands that a person runs."""
         return f"""[ "$(sed 's/.*) //' /proc/{self.pid}/stat | cut -d' ' -f20)" = {self.started} ]"""
 
     def state(self) -> str | None:
-        """Its state's letter (`S`, `R`, `T`, …); None where it has ended, whatever has its number now."""
+        """The letter of its state (`S`, `R`, `T`, …); None once it has ended, even if the PID was reused."""
         try:
-            text = (PROC / str(self.pid) / "stat").read_text(errors="replace")
+            fields = _stat_fields(self.pid)
         except (FileNotFoundError, ProcessLookupError):
             return None
-        fields = text.rpartition(")")[2].split()
-        if len(fields) < 20 or fields[19] != str(self.started) or fields[0] in _ENDED:
+        if len(fields) <= _START_FIELD or fields[_START_FIELD] != str(self.started) or fields[0] in _ENDED:
             return None
         return fields[0]
 
-    def must_be(self) -> str:
-        """Its state. Raises Refused where it has ended."""
-        state = self.state()
-        if state is None:
-            raise Refused("the process has ended; another one may have its number now", where=str(self))
-        return state
+    def require_running(self) -> None:
+        """Raises Refused once it has ended."""
+        if self.state() is None:
+            raise Refused("the process has ended; its PID may have been reused", where=str(self))
 
     def threads(self) -> tuple[int, ...]:
-        """The numbers of its threads at this moment. Raises Refused where it has ended."""
-        self.must_be()
+        """The ids of its current threads. Raises Refused once it has ended."""
+        self.require_running()
         try:
             return tuple(sorted(int(task.name) for task in (PROC / str(self.pid) / "task").iterdir()))
         except (FileNotFoundError, ProcessLookupError):
             return ()
 
-    def permitted(self, call: Callable[[], T]) -> T | None:
-        """What `call` gives; None where the process or thread it is about has ended meanwhile. Raises Refused."""
+    def system_call(self, call: Callable[[], T]) -> T | None:
+        """Return the result of `call`; None if its process or thread has ended. Raises Refused for other errors."""
         try:
             return call()
         except ProcessLookupError:
             return None
         except PermissionError as error:
             raise Refused(
-                "it may not be changed by this user", where=str(self), next_step="run latdoctor as its user"
+                "this user may not change the process",
+                where=str(self),
+                next_step="run latdoctor as the user of the process",
             ) from error
         except OSError as error:
             raise Refused(f"the kernel refuses: {error.strerror}", where=str(self)) from error
 
 
-def began(pid: int) -> int:
-    """When the process began, in clock ticks after boot. Raises UsageError where there is none."""
+def _stat_fields(pid: int) -> list[str]:
+    return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+
+
+def start_ticks(pid: int) -> int:
+    """The start of the process in clock ticks after boot. Raises UsageError if it does not exist."""
     try:
-        return int((PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19])
+        return int(_stat_fields(pid)[_START_FIELD])
     except (OSError, IndexError, ValueError) as error:
         raise UsageError("there is no such process", where=f"--pid {pid}") from error
 
 
-PASSES = 20  # a thread that begins meanwhile has its parent's value: it is found in the next pass
+RUNNING, HUNG_UP, STOPPED = "running", "hung-up", "stopped"
+_SIGNALS = {"SIGTERM": RUNNING, "SIGHUP": HUNG_UP}
+_REVERSIBLE = ("SIGSTOP", "SIGCONT")
+_POLL_INTERVAL = 0.02  # seconds between two reads of the state after a signal
 
 
 @dataclass(frozen=True, slots=True)
-class ThreadValue:
-    """`get` and `put` are of one thread, and raise OSError; `command` is what a person types to set it in all."""
+class SignalAction:
+    """`signal: SIGTERM` or `signal: SIGHUP`. Neither can be undone."""
+
+    name: str = "process.signal"
+    kinds: frozenset[TargetKind] = frozenset({TargetKind.PROCESS})
+    undos: frozenset[Undo] = frozenset({Undo.IRREVERSIBLE})
+
+    def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
+        if set(arguments) != {"signal"}:
+            yield "takes one argument, `signal: SIGTERM` or `signal: SIGHUP`"
+        elif arguments["signal"] in _REVERSIBLE:
+            yield f"{arguments['signal']} can be undone: use process.stopped.set with `stopped: true` or `false`"
+        elif arguments["signal"] not in _SIGNALS and "$" not in arguments["signal"]:
+            yield f"signal must be {' or '.join(_SIGNALS)}"
+
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
+        return str(Process.of(target))
+
+    def resource(self, access: Access, resource_id: str) -> ProcessState:
+        return ProcessState(Process.of(access.target))
+
+    def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
+        name = arguments.get("signal", "")
+        if name not in _SIGNALS:
+            raise UsageError(f"signal {name!r} cannot be sent", next_step=f"one of {', '.join(_SIGNALS)}")
+        if not state.values[RUNNING] and name == "SIGHUP":
+            raise UsageError("the process has ended")
+        return {RUNNING: False} if name == "SIGTERM" else {HUNG_UP: True}
+
+
+@dataclass(frozen=True, slots=True)
+class StopAction:
+    """`stopped: true` stops the process, `false` lets it continue."""
+
+    name: str = "process.stopped.set"
+    kinds: frozenset[TargetKind] = frozenset({TargetKind.PROCESS})
+    undos: frozenset[Undo] = frozenset({Undo.RESTORE})
+
+    def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
+        if set(arguments) != {STOPPED}:
+            yield "takes one argument, `stopped: true` or `stopped: false`"
+        elif arguments[STOPPED].strip().lower() not in ("true", "false") and "$" not in arguments[STOPPED]:
+            yield f"stopped must be true or false (got {arguments[STOPPED]!r})"
+
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
+        return str(Process.of(target))
+
+    def resource(self, access: Access, resource_id: str) -> ProcessState:
+        return ProcessState(Process.of(access.target))
+
+    def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
+        if not state.values[RUNNING]:
+            raise UsageError("the process has ended")
+        return {STOPPED: field_values.parse(STOPPED, arguments.get(STOPPED, ""), state.values[STOPPED])}
+
+
+@dataclass(slots=True)
+class ProcessState:
+    """Whether a process runs, is stopped, and, as nothing else shows it, whether we have sent it SIGHUP."""
 
     process: Process
-    field: str
-    get: Callable[[int], Value]
-    put: Callable[[int, Value], None]
-    command: Callable[[Process, Value], str]
+    hung_up: bool = field(default=False, init=False)
 
     def read(self, deadline: Deadline) -> State:
-        found = list(dict.fromkeys(value for _, value in self._each()))
-        if not found:
-            raise Refused("the process has ended", where=str(self.process))
-        shown = " | ".join(sorted(map(str, found)))
-        if len(found) == 1:
-            return State({self.field: found[0]}, shown)
-        return State({self.field: shown}, shown, parts={self.field: tuple(found)})
+        state = self.process.state()
+        found = {RUNNING: state is not None, STOPPED: state == "T", HUNG_UP: self.hung_up}
+        return State(dict(found), " ".join(name for name in (RUNNING, STOPPED) if found[name]) or "ended")
 
     def write(self, values: Values, version: str, deadline: Deadline) -> None:
-        """Returns once every thread has it. What another process sets at the very moment may be lost: Linux has no
-        way to set it only if it is still what it was."""
-        if self.read(deadline).version != version:
-            raise Contended("it was set meanwhile", where=str(self.process))
-        wanted = values[self.field]
-        for _ in range(PASSES):
-            left = [(thread, value) for thread, value in self._each() if value != wanted]
-            if not left:
-                return
-            if deadline.left <= 0:
-                raise Unreachable("there was no time for all threads", where=str(self.process))
-            for thread, value in left:
-                self._put(thread, wanted, value)
-        raise Refused("threads begin faster than they can be set", where=str(self.process))
+        """Return once the process is in that state. Raises Unreachable if it does not react in time."""
+        for name, value in values.items():
+            if name == HUNG_UP and value:
+                self._send(signal.SIGHUP)
+                self.hung_up = True
+            elif name == RUNNING and not value:
+                self._send(signal.SIGTERM)
+                self._wait_for(name, False, deadline)
+            elif name == STOPPED:
+                self._send(signal.SIGSTOP if value else signal.SIGCONT)
+                self._wait_for(name, bool(value), deadline)
+            else:
+                raise Refused("that signal cannot be undone", where=str(self.process))
 
-    def by_hand(self, values: Values) -> str:
-        return f"{self.process.test} && {self.command(self.process, values[self.field])}"
+    def manual_command(self, values: Values) -> str:
+        signals = {
+            (HUNG_UP, True): "HUP",
+            (RUNNING, False): "TERM",
+            (STOPPED, True): "STOP",
+            (STOPPED, False): "CONT",
+        }
+        kills = [
+            f"kill -{signals[name, bool(value)]} {self.process.pid}"
+            for name, value in values.items()
+            if (name, bool(value)) in signals
+        ]
+        if not kills:
+            return f"ps -p {self.process.pid}  # no signal undoes this: check the process"
+        return " && ".join([self.process.shell_test, *kills])
 
-    def _each(self) -> list[tuple[int, Value]]:
-        found = ((thread, self.process.permitted(partial(self.get, thread))) for thread in self.process.threads())
-        return [(thread, value) for thread, value in found if value is not None]
+    def _send(self, number: signal.Signals) -> None:
+        with self._pidfd() as handle:
+            self.process.system_call(lambda: signal.pidfd_send_signal(handle, number))
 
-    def _put(self, thread: int, wanted: Value, before: Value) -> None:
-        """Sets one thread's. Raises Refused, and leaves it as it was, where the kernel gives it something else."""
-        self.process.must_be()
-        self.process.permitted(partial(self.put, thread, wanted))
-        given = self.process.permitted(partial(self.get, thread))
-        if given is not None and given != wanted:
-            self.process.permitted(partial(self.put, thread, before))
-            raise Refused(f"{self.field} {wanted} is not to be had here, only {given}", where=str(self.process))
-
-
-def problems_of(given: Mapping[str, str], field: str, example: str, read: Callable[[str], object]) -> Iterator[str]:
-    """What is wrong with a step that takes this field alone. `read` raises UsageError for what it cannot be."""
-    if set(given) != {field}:
-        yield f"it takes one argument, `{field}: {example}`"
-    elif "$" not in given[field]:
+    @contextmanager
+    def _pidfd(self) -> Iterator[int]:
+        """A descriptor of the process. While it is open, the PID cannot refer to another process unnoticed."""
+        handle = self.process.system_call(lambda: os.pidfd_open(self.process.pid))
         try:
-            read(given[field])
-        except UsageError as error:
-            yield error.what
+            self.process.require_running()
+            if handle is None:
+                raise Refused("the process has ended", where=str(self.process))
+            yield handle
+        finally:
+            if handle is not None:
+                os.close(handle)
+
+    def _wait_for(self, name: str, value: bool, deadline: Deadline) -> None:
+        while self.read(deadline).values[name] is not value:
+            if not deadline.pause(_POLL_INTERVAL):
+                raise Unreachable("the process did not react to the signal in time", where=str(self.process))
 
 
-def uniform(field: str, state: State) -> Value:
-    """The one value of all threads. Raises UsageError where they differ: what was could not be restored."""
-    if field in state.parts:
-        raise UsageError(f"its threads differ in {field} ({state.values[field]}): that could not be restored")
-    return state.values[field]
+SIGNAL = SignalAction()
+STOP = StopAction()

@@ -1,6 +1,9 @@
-"""`process.nice.set`: how much a process gives way to others (nice(2)); only where it may also be taken back.
+"""`process.affinity.set` and `process.nice.set`: kernel settings that every thread of a process has separately.
 
-Everybody may give way more. Giving way less needs a privilege, so without it a change upwards could not be restored.
+They are set thread by thread. Between the first and the last thread the process is neither as before nor as after;
+`State.parts` records that, so a run that recovers from a crash can complete or undo the change.
+
+Raising `nice` needs no privilege but lowering it does, so a change is refused unless it could also be restored.
 """
 
 from __future__ import annotations
@@ -8,20 +11,71 @@ from __future__ import annotations
 import os
 import re
 import resource
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 
 from latdoctor.errors import UsageError
-from latdoctor.remediation.actions import value_parsing
-from latdoctor.remediation.actions.process import PROC, Process, ThreadValue, problems_of, uniform
-from latdoctor.remediation.change import State, Value, Values
-from latdoctor.remediation.target import Access, Target
+from latdoctor.remediation.actions import field_values
+from latdoctor.remediation.actions.process import PROC, Process
+from latdoctor.remediation.change import Contended, Deadline, Refused, State, Undo, Unreachable, Value, Values
+from latdoctor.remediation.target import Access, Target, TargetKind
 from latdoctor.sanitize import clean
 
-AFFINITY_FIELD = "cpus"
-MAX_CPUS = 8192  # processors: what a kernel of today can be built for
-_LIST = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*")
+_MAX_PASSES = 20  # a new thread inherits its parent's value and is found in the next pass
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadSetting:
+    """A setting of all threads. `get` and `put` act on one thread and raise OSError; `command` sets it in all."""
+
+    process: Process
+    field: str
+    get: Callable[[int], Value]
+    put: Callable[[int, Value], None]
+    command: Callable[[Process, Value], str]
+
+    def read(self, deadline: Deadline) -> State:
+        found = list(dict.fromkeys(value for _, value in self._each_thread()))
+        if not found:
+            raise Refused("the process has ended", where=str(self.process))
+        text = " | ".join(sorted(map(str, found)))
+        if len(found) == 1:
+            return State({self.field: found[0]}, text)
+        return State({self.field: text}, text, parts={self.field: tuple(found)})
+
+    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+        """Return once every thread has the value. A concurrent write by another process may be lost: Linux offers no
+        compare-and-set for these settings."""
+        if self.read(deadline).version != version:
+            raise Contended("the setting has changed meanwhile", where=str(self.process))
+        desired = values[self.field]
+        for _ in range(_MAX_PASSES):
+            remaining = [(thread, value) for thread, value in self._each_thread() if value != desired]
+            if not remaining:
+                return
+            if deadline.left <= 0:
+                raise Unreachable("no time left for all threads", where=str(self.process))
+            for thread, value in remaining:
+                self._put(thread, desired, value)
+        raise Refused("threads start faster than they can be set", where=str(self.process))
+
+    def manual_command(self, values: Values) -> str:
+        return f"{self.process.shell_test} && {self.command(self.process, values[self.field])}"
+
+    def _each_thread(self) -> list[tuple[int, Value]]:
+        found = ((thread, self.process.system_call(partial(self.get, thread))) for thread in self.process.threads())
+        return [(thread, value) for thread, value in found if value is not None]
+
+    def _put(self, thread: int, desired: Value, before: Value) -> None:
+        """Set one thread. If the kernel applies another value, restore `before` and raise Refused."""
+        self.process.require_running()
+        self.process.system_call(partial(self.put, thread, desired))
+        applied = self.process.system_call(partial(self.get, thread))
+        if applied is not None and applied != desired:
+            self.process.system_call(partial(self.put, thread, before))
+            raise Refused(f"{self.field} {desired} is not available, only {applied}", where=str(self.process))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,62 +83,79 @@ class AffinityAction:
     """`cpus: 0-3,6`, for all threads of the process."""
 
     name: str = "process.affinity.set"
-    kinds: frozenset[str] = frozenset({"process"})
-    undos: frozenset[str] = frozenset({"restore"})
+    kinds: frozenset[TargetKind] = frozenset({TargetKind.PROCESS})
+    undos: frozenset[Undo] = frozenset({Undo.RESTORE})
 
-    def problems(self, given: Mapping[str, str]) -> Iterator[str]:
-        return problems_of(given, AFFINITY_FIELD, "0-3,6", cpus)
+    def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
+        return _check_single(arguments, CPUS, "0-3,6", parse_cpu_list)
 
-    def where(self, target: Target, given: Mapping[str, str]) -> str:
-        return f"{Process.of(target)}, {AFFINITY_FIELD}"
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
+        return f"{Process.of(target)}, {CPUS}"
 
-    def resource(self, access: Access, where: str) -> ThreadValue:
-        return ThreadValue(Process.of(access.target), AFFINITY_FIELD, _get_affinity, _set_affinity, _affinity_command)
+    def resource(self, access: Access, resource_id: str) -> ThreadSetting:
+        return ThreadSetting(Process.of(access.target), CPUS, _get_affinity, _set_affinity, _affinity_command)
 
-    def wanted(self, given: Mapping[str, str], state: State) -> Values:
-        uniform(AFFINITY_FIELD, state)
-        return {AFFINITY_FIELD: listed(cpus(given.get(AFFINITY_FIELD, "")))}
+    def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
+        _require_uniform(CPUS, state)
+        return {CPUS: format_cpu_list(parse_cpu_list(arguments.get(CPUS, "")))}
 
 
-def cpus(text: str) -> frozenset[int]:
-    """`0-3,6` as numbers (cpuset(7), "List format"). Raises UsageError."""
-    given = text.replace(" ", "")
-    if not _LIST.fullmatch(given) or len(given) > 4 * MAX_CPUS:
-        raise UsageError(f"{clean(text, 80)!r} is no list of processors, such as 0-3,6")
+def _check_single(
+    arguments: Mapping[str, str], field: str, example: str, parse: Callable[[str], object]
+) -> Iterator[str]:
+    """Check that `field` is the only argument and that `parse`, which raises UsageError, accepts its value."""
+    if set(arguments) != {field}:
+        yield f"takes one argument, `{field}: {example}`"
+    elif "$" not in arguments[field]:
+        try:
+            parse(arguments[field])
+        except UsageError as error:
+            yield error.what
+
+
+def _require_uniform(field: str, state: State) -> Value:
+    """The one value of all threads. Raises UsageError if they differ: the old values could not be restored."""
+    if field in state.parts:
+        raise UsageError(f"the threads differ in {field} ({state.values[field]}), which could not be restored")
+    return state.values[field]
+
+
+CPUS = "cpus"
+MAX_CPUS = 8192  # the largest number that Linux supports (CONFIG_NR_CPUS)
+_CPU_LIST = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*")
+
+
+def parse_cpu_list(text: str) -> frozenset[int]:
+    """`0-3,6` as CPU numbers (cpuset(7), "List format"). Raises UsageError."""
+    compact = text.replace(" ", "")
+    if not _CPU_LIST.fullmatch(compact) or len(compact) > 4 * MAX_CPUS:
+        raise UsageError(f"{clean(text, 80)!r} is not a list of CPUs such as 0-3,6")
     found: set[int] = set()
-    for part in given.split(","):
+    for part in compact.split(","):
         first, _, last = part.partition("-")
         if not int(first) <= int(last or first) < MAX_CPUS:
-            raise UsageError(f"{part!r} is no range of processors")
+            raise UsageError(f"{part!r} is not a range of CPUs from 0 to {MAX_CPUS - 1}")
         found.update(range(int(first), int(last or first) + 1))
     return frozenset(found)
 
 
-def listed(numbers: Iterable[int]) -> str:
-    """The same the other way round; one text for one set."""
-    ordered = sorted(numbers)
-    runs = [[number for _, number in run] for _, run in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
+def format_cpu_list(cpus: Iterable[int]) -> str:
+    """The inverse of `parse_cpu_list`; one text for each set."""
+    ordered = sorted(cpus)
+    ranges = [[cpu for _, cpu in group] for _, group in groupby(enumerate(ordered), lambda pair: pair[1] - pair[0])]
+    return ",".join(str(cpus[0]) if len(cpus) == 1 else f"{cpus[0]}-{cpus[-1]}" for cpus in ranges)
 
 
 def _get_affinity(thread: int) -> Value:
-    return listed(os.sched_getaffinity(thread))
+    return format_cpu_list(os.sched_getaffinity(thread))
 
 
 def _set_affinity(thread: int, value: Value) -> None:
-    os.sched_setaffinity(thread, cpus(str(value)))
+    os.sched_setaffinity(thread, parse_cpu_list(str(value)))
 
 
 def _affinity_command(process: Process, value: Value) -> str:
     return f"taskset -a -p -c {value} {process.pid}"
-
-
-AFFINITY = AffinityAction()
-
-
-NICE_FIELD = "nice"
-LEAST, MAX_NICE = -20, 19
-_CAP_SYS_NICE = 23  # capability.h
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,49 +163,54 @@ class NiceAction:
     """`nice: 5`, for all threads of the process."""
 
     name: str = "process.nice.set"
-    kinds: frozenset[str] = frozenset({"process"})
-    undos: frozenset[str] = frozenset({"restore"})
+    kinds: frozenset[TargetKind] = frozenset({TargetKind.PROCESS})
+    undos: frozenset[Undo] = frozenset({Undo.RESTORE})
 
-    def problems(self, given: Mapping[str, str]) -> Iterator[str]:
-        return problems_of(given, NICE_FIELD, "5", _level)
+    def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
+        return _check_single(arguments, NICE_FIELD, "5", _parse_nice)
 
-    def where(self, target: Target, given: Mapping[str, str]) -> str:
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
         return f"{Process.of(target)}, {NICE_FIELD}"
 
-    def resource(self, access: Access, where: str) -> ThreadValue:
-        return ThreadValue(Process.of(access.target), NICE_FIELD, _get_nice, _set_nice, _nice_command)
+    def resource(self, access: Access, resource_id: str) -> ThreadSetting:
+        return ThreadSetting(Process.of(access.target), NICE_FIELD, _get_nice, _set_nice, _nice_command)
 
-    def wanted(self, given: Mapping[str, str], state: State) -> Values:
-        before, after = uniform(NICE_FIELD, state), _level(given.get(NICE_FIELD, ""))
+    def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
+        before, after = _require_uniform(NICE_FIELD, state), _parse_nice(arguments.get(NICE_FIELD, ""))
         lowest = min(int(before or 0), after)
-        if before != after and lowest < floor():
+        if before != after and lowest < lowest_permitted_nice():
             raise UsageError(
-                f"this user may not set nice to {lowest}, so that {before} → {after} could not be made and taken back",
+                f"this user may not set nice to {lowest}, so {before} → {after} could not be undone",
                 next_step="run latdoctor with CAP_SYS_NICE, or raise RLIMIT_NICE",
             )
         return {NICE_FIELD: after}
 
 
-def floor() -> int:
+NICE_FIELD = "nice"
+MIN_NICE, MAX_NICE = -20, 19
+_CAP_SYS_NICE = 23  # capability.h
+
+
+def lowest_permitted_nice() -> int:
     """The lowest value that this process may set (getrlimit(2), RLIMIT_NICE)."""
-    if _privileged():
-        return LEAST
+    if _has_cap_sys_nice():
+        return MIN_NICE
     limit = resource.getrlimit(resource.RLIMIT_NICE)[0]
     if limit == resource.RLIM_INFINITY:
-        return LEAST
-    return max(LEAST, 20 - limit) if limit else MAX_NICE + 1
+        return MIN_NICE
+    return max(MIN_NICE, 20 - limit) if limit else MAX_NICE + 1
 
 
-def _privileged() -> bool:
+def _has_cap_sys_nice() -> bool:
     text = (PROC / "self" / "status").read_text(errors="replace")
     effective = next((line.split()[1] for line in text.splitlines() if line.startswith("CapEff:")), "0")
     return bool(int(effective, 16) >> _CAP_SYS_NICE & 1)
 
 
-def _level(text: str) -> int:
-    level = value_parsing.number(NICE_FIELD, text)
-    if not isinstance(level, int) or not LEAST <= level <= MAX_NICE:
-        raise UsageError(f"nice is a whole number from {LEAST} to {MAX_NICE}")
+def _parse_nice(text: str) -> int:
+    level = field_values.parse_number(NICE_FIELD, text)
+    if not isinstance(level, int) or not MIN_NICE <= level <= MAX_NICE:
+        raise UsageError(f"nice must be an integer from {MIN_NICE} to {MAX_NICE} (got {text!r})")
     return level
 
 
@@ -150,4 +226,5 @@ def _nice_command(process: Process, value: Value) -> str:
     return f"renice -n {value} -p $(ls /proc/{process.pid}/task)"
 
 
+AFFINITY = AffinityAction()
 NICE = NiceAction()
