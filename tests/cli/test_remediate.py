@@ -90,7 +90,7 @@ def test_who_is_not_let_in_is_told_of_the_token_and_who_finds_nobody_is_not() ->
     gone = remediate("--server", NOWHERE)
     assert gone.code == 2
     assert "LATDOCTOR_ADMIN_TOKEN" not in gone.err
-    assert "can be reached" in gone.err
+    assert "cannot be reached" in gone.err
 
 
 def test_a_playbook_that_would_not_be_read_is_told(tmp_path: Path, server: Admin) -> None:
