@@ -52,7 +52,7 @@ def collected_by(module: str, name: str, *seeds: bytes) -> Parser:
         from latdoctor.errors import SourceError
         from latdoctor.evidence.bundle import Artifact
 
-        collector = import_module(f"latdoctor.collectors.{module}.collector").COLLECTOR
+        collector = import_module(f"latdoctor.collectors.{module}").COLLECTOR
         try:
             return collector.parse((Artifact(f"{collector.name}/{name}", collector.name, "fuzz", name, 1.0, data),))
         except SourceError as error:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor import collectors as collect
-from latdoctor.collectors.base import Collector
+from latdoctor.collectors.base import Collector, SourceReader
 from latdoctor.evidence.catalogue import catalogue
 
 ROOT = Path(__file__).parents[1]
@@ -56,7 +56,7 @@ def test_modules_and_functions_stay_small(path: Path) -> None:
 
 
 def collectors() -> dict[str, Collector]:
-    """The collector of every module of `collect/` that defines one."""
+    """The collector of every package of `collectors/`."""
     names = [info.name for info in pkgutil.walk_packages(collect.__path__, "latdoctor.collectors.")]
     modules = [importlib.import_module(module) for module in names]
     return {module.__name__: module.COLLECTOR for module in modules if hasattr(module, "COLLECTOR")}
@@ -66,6 +66,7 @@ def test_every_collector_is_listed_once() -> None:
     assert sorted(collector.name for collector in collect.COLLECTORS) == sorted(
         found.name for found in collectors().values()
     )
+    assert all(isinstance(collector.reader(), SourceReader) for collector in collect.COLLECTORS)
 
 
 def test_collectors_provide_only_catalogued_signals() -> None:

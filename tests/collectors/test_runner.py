@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
-from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
+from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceReader
 from latdoctor.collectors.runner import collect_bundle, parse_bundle
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
@@ -31,19 +31,23 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     return Evidence(readings=(Reading("queue.depth", "server/a", content, Origin(artifacts[0].name)),))
 
 
-def _collector(name: str = "fake", **changes: object) -> Collector:
-    fields: dict[str, object] = {
-        "name": name,
-        "title": f"the {name} source",
-        "provides": frozenset({"queue.depth"}),
-        "is_requested": lambda request: True,
-        "collect": lambda request, clock: CollectResult((_artifact("a", collector=name),)),
-        "parse": _parse,
-        "preflight": lambda: (),
-        "option": "--fake",
-        "cost": "nothing",
-    }
-    return Collector(**{**fields, **changes})  # type: ignore[arg-type]
+def _collector(
+    name: str = "fake",
+    *,
+    is_requested: Callable[[CollectRequest], bool] = lambda request: True,
+    collect: Callable[[CollectRequest, Clock], CollectResult] | None = None,
+    parse: Callable[[Sequence[Artifact]], Evidence] = _parse,
+) -> Collector:
+    bring = collect or (lambda request, clock: CollectResult((_artifact("a", collector=name),)))
+    return Collector(
+        name=name,
+        title=f"the {name} source",
+        signals=lambda: frozenset({"queue.depth"}),
+        is_requested=is_requested,
+        reader=lambda: SourceReader(bring, parse, lambda: ()),
+        option="--fake",
+        cost="nothing",
+    )
 
 
 REQUEST = CollectRequest(window=0.0, timeout=0.05)

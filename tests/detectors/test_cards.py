@@ -28,7 +28,7 @@ def card(subject: str, parent: str, uuid: str = "", pci: str = "", **numbers: fl
 
 def log(*lines: str, name: str = "kern.log") -> Evidence:
     content = "\n".join(["[    1.000000] usb 1-1: new device", *lines]).encode()
-    return logs.COLLECTOR.parse([Artifact(f"logs/{name}", "logs", name, name, 1.77e9, content)])
+    return logs.READER.parse([Artifact(f"logs/{name}", "logs", name, name, 1.77e9, content)])
 
 
 def xid(pci: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.collectors.base import Collector, CollectRequest, CollectResult
+from latdoctor.collectors.base import Collector, CollectRequest, CollectResult, SourceReader
 from latdoctor.errors import UsageError
 from latdoctor.evaluation import machine_state, recording, run_matrix
 from latdoctor.evaluation.ground_truth import RunKind, split
@@ -50,11 +50,13 @@ def collector(name: str) -> Collector:
     return Collector(
         name=name,
         title=name,
-        provides=frozenset(),
+        signals=frozenset,
         is_requested=lambda request: bool(request.servers),
-        collect=collect,  # type: ignore[arg-type]
-        parse=lambda artifacts: pytest.fail("nothing is parsed while it is recorded"),
-        preflight=lambda: (),
+        reader=lambda: SourceReader(
+            collect,  # type: ignore[arg-type]
+            lambda artifacts: pytest.fail("nothing is parsed while it is recorded"),
+            lambda: (),
+        ),
         option="",
         cost="",
     )

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from latdoctor.collectors.nsight import nvtx, sqlite_rows
-from latdoctor.collectors.nsight.collector import COLLECTOR
+from latdoctor.collectors.nsight import COLLECTOR, nvtx, sqlite_rows
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.bundle_files import opened, save
 from latdoctor.evidence.model import Evidence, Window

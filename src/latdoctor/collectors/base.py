@@ -104,22 +104,43 @@ class SourceAvailability:
 
 
 @dataclass(frozen=True, slots=True)
-class Collector:
+class SourceReader:
     """`collect` does the I/O and turns a bad source into a gap, never an exception. `parse` takes the artifacts of one
     group, does no I/O beyond reading them, and raises SourceError if they cannot be parsed.
     """
 
-    name: str
-    title: str
-    provides: frozenset[str]  # signals it may yield
-    is_requested: Callable[[CollectRequest], bool]  # does this request concern it?
     collect: Callable[[CollectRequest, Clock], CollectResult]
     parse: Callable[[Sequence[Artifact]], Evidence]
     preflight: Callable[[], Sequence[SourceAvailability]]
+
+
+@dataclass(frozen=True, slots=True)
+class Collector:
+    """One kind of source. `reader` imports the package's I/O and parser, so that an unused source costs nothing."""
+
+    name: str
+    title: str
+    signals: Callable[[], frozenset[str]]  # those it may yield
+    is_requested: Callable[[CollectRequest], bool]  # does this request concern it?
+    reader: Callable[[], SourceReader]
     option: str  # the flag that brings it in, for "next look": `--trace FILE`; empty where another source stands for it
     cost: str  # what a look costs: "reads a file", "watches for the window"
-    # Signals of `provides` that it reports when they occur but cannot rule out; never suggested as a next source.
+    # Signals that it reports when they occur but cannot rule out; never suggested as a next source.
     only_positive: frozenset[str] = frozenset()
+
+    @property
+    def provides(self) -> frozenset[str]:
+        """The signals it may yield."""
+        return self.signals()
+
+    def collect(self, request: CollectRequest, clock: Clock) -> CollectResult:
+        return self.reader().collect(request, clock)
+
+    def parse(self, artifacts: Sequence[Artifact]) -> Evidence:
+        return self.reader().parse(artifacts)
+
+    def preflight(self) -> Sequence[SourceAvailability]:
+        return self.reader().preflight()
 
 
 @dataclass(frozen=True, slots=True)

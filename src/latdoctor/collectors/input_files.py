@@ -8,9 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from latdoctor.collectors.access_log.collector import recognise
-from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
-from latdoctor.collectors.logs import formats, line_prefix
+from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.sanitize import clean
@@ -93,41 +91,29 @@ class NamedFile:
     name: str
 
 
-def file_collector(
+def file_reader(
     finder: Callable[[], FileFinder],
     *,
-    title: str,
     paths: Callable[[CollectRequest], tuple[Path, ...]],
     named: Callable[[FileFinder, tuple[Path, ...]], Iterable[NamedFile]],
     parse: Callable[[Sequence[Artifact]], Evidence],
     availability: SourceAvailability,
-    option: str,
-) -> Collector:
-    """A collector of files that the user names: `given` are those of a request, `named` finds and names them.
+) -> SourceReader:
+    """The reader of files that the user names: `paths` are those of a request, `named` finds and names them.
 
-    `finder` makes a Finder of its own for each look; its source and signals are those of the collector.
+    `finder` makes a FileFinder for each collection; its source is the name of the collector.
     """
-    name, signals = finder().source, finder().signals
 
     def collect(request: CollectRequest, clock: Clock) -> CollectResult:
         own = finder()
+        name = own.source
         artifacts = tuple(
             Artifact(f"{name}/{one.name}", name, one.group, clean(str(one.path)), clock.now(), one.path)
             for one in named(own, paths(request))
         )
         return CollectResult(artifacts, tuple(own.gaps))
 
-    return Collector(
-        name=name,
-        title=title,
-        provides=frozenset(signals),
-        is_requested=lambda request: bool(paths(request)),
-        collect=collect,
-        parse=parse,
-        preflight=lambda: (availability,),
-        option=option,
-        cost="reads a file",
-    )
+    return SourceReader(collect, parse, lambda: (availability,))
 
 
 def safe_name(name: str, otherwise: str) -> str:
@@ -170,6 +156,9 @@ class FileKind:
 
 
 def _log(head: bytes) -> bool:
+    from latdoctor.collectors.access_log.collector import recognise
+    from latdoctor.collectors.logs import line_prefix
+
     if recognise(head).access_log:
         return True
     lines = [line_prefix.parse(line_prefix.clean_line(raw), 0.0) for raw in head.splitlines()[:_TRIED] if raw.strip()]
@@ -178,6 +167,8 @@ def _log(head: bytes) -> bool:
 
 
 def _metrics(head: bytes) -> bool:
+    from latdoctor.collectors.logs import formats
+
     return formats.is_metrics([line.strip() for line in head.splitlines()[:_TRIED] if line.strip()])
 
 

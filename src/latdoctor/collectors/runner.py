@@ -12,7 +12,6 @@ from itertools import groupby
 
 from latdoctor.background import Beside
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
-from latdoctor.collectors.input_files import wrong_option_hint
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
@@ -124,6 +123,8 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
     try:
         return collector.parse(group)
     except SourceError as error:
+        from latdoctor.collectors.input_files import wrong_option_hint
+
         where = error.where or group[0].source
         gap = Gap(
             source=collector.name,

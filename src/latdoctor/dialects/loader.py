@@ -41,6 +41,11 @@ def shipped() -> tuple[Dialect, ...]:
     return read_dialects(sorted(_FOLDER.glob("*.yaml")))
 
 
+def shipped_signals() -> frozenset[str]:
+    """The signals that the pages of these dialects may show."""
+    return frozenset(signal for dialect in shipped() for signal in dialect.signals)
+
+
 def read_dialects(paths: Sequence[Path]) -> tuple[Dialect, ...]:
     """Load the dialects of `paths`. Raises DefinitionError with every problem of every file, as file:line."""
     problems: list[Problem] = []

@@ -99,7 +99,7 @@ def _caching(collectors: Sequence[Collector]) -> tuple[Collector, ...]:
                 known[key] = collector.parse(artifacts)
             return known[key]
 
-        return replaced(collector, parse=parse)
+        return replaced(collector, reader=lambda: replaced(collector.reader(), parse=parse))
 
     return tuple(caching(collector) for collector in collectors)
 

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Collector
-from latdoctor.collectors.prometheus.collector import ANSWERING
-from latdoctor.collectors.prometheus.collector import TITLE as LIVE_TITLE
-from latdoctor.collectors.promql.collector import TITLE
-from latdoctor.collectors.promql.label_changes import SIGNALS
+from latdoctor.collectors.prometheus import ANSWERING
+from latdoctor.collectors.prometheus import TITLE as LIVE_TITLE
+from latdoctor.collectors.promql import CHANGES, TITLE
 from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Given, Not, Prefer, Reference, signals_of
 from latdoctor.detectors.catalog import derivable_signals
 from latdoctor.diagnosis.confusable_causes import Neighbour, Separator, neighbours
@@ -40,7 +39,7 @@ def _given() -> Iterator[tuple[str, frozenset[str]]]:
     read_by = [(dialect.title, frozenset(dialect.signals)) for dialect in shipped()]
     direct = [(title, signals | change_signals(signals)) for title, signals in read_by]
     direct += [(one.title, one.provides) for one in COLLECTORS if one.name not in _BY_DIALECT]
-    direct += [(TITLE, SIGNALS), (LIVE_TITLE, frozenset([ANSWERING]))]
+    direct += [(TITLE, CHANGES), (LIVE_TITLE, frozenset([ANSWERING]))]
     yield from direct
     read = frozenset(signal for _, signals in direct for signal in signals)
     for name, signals in derivable_signals(read).items():

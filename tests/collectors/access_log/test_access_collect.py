@@ -35,11 +35,11 @@ def line(went: float, took: object, status: int = 200, path: str = "/v1/predict"
 
 def parsed(*lines: str, own: str = "") -> Evidence:
     found = access_log.log_artifacts("a.log", "a.log", 1.77e9, "\n".join(lines).encode(), own)
-    return access_log.COLLECTOR.parse(found)
+    return access_log.READER.parse(found)
 
 
 def collect(*paths: Path, own: str = "") -> CollectResult:
-    return logs.COLLECTOR.collect(CollectRequest(logs=paths, log_pattern=own), Clock())
+    return logs.READER.collect(CollectRequest(logs=paths, log_pattern=own), Clock())
 
 
 def reading(found: Evidence, signal: str, subject: str = "server/a.log") -> Reading | None:
@@ -251,15 +251,15 @@ def test_a_pattern_goes_into_the_bundle(tmp_path: Path) -> None:
     log.write_text("\n".join(f"2026-01-31T02:49:{n % 60:02}Z 200 5" for n in range(60)))
     brought = collect(log, own="{time} {status} {ms}")
     assert [one.name for one in brought.artifacts] == ["access_log/own.log", "access_log/own.log.pattern"]
-    assert value(access_log.COLLECTOR.parse(brought.artifacts), "latency.p50", "server/own.log") == 0.005
+    assert value(access_log.READER.parse(brought.artifacts), "latency.p50", "server/own.log") == 0.005
 
 
 def test_a_damaged_bundle_is_refused() -> None:
     with pytest.raises(SourceError, match="no readable request"):
-        access_log.COLLECTOR.parse([Artifact("access_log/a", "access_log", "a", "a", 0.0, b"nothing\n")])
+        access_log.READER.parse([Artifact("access_log/a", "access_log", "a", "a", 0.0, b"nothing\n")])
     damaged = access_log.log_artifacts("a", "a", 0.0, b"x\n", "{nothing}")
     with pytest.raises(SourceError, match="its pattern is invalid"):
-        access_log.COLLECTOR.parse(damaged)
+        access_log.READER.parse(damaged)
 
 
 @settings(max_examples=60, deadline=None)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latdoctor.collectors.access_log import SIGNALS
 from latdoctor.collectors.access_log import collector as access_log
-from latdoctor.collectors.access_log.replica_stats import SIGNALS
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.model import Evidence
 
@@ -25,7 +25,7 @@ def line(seconds: float, took: str, status: int = 200, path: str = "/v1/predict"
 
 def parsed(*lines: str, asked: TimeRange | None = ASKED, own: str = "") -> Evidence:
     found = access_log.log_artifacts("a.log", "a.log", NIGHT + 7200, "\n".join(lines).encode(), own, asked)
-    return access_log.COLLECTOR.parse(found)
+    return access_log.READER.parse(found)
 
 
 def value(found: Evidence, signal: str) -> object:

@@ -29,7 +29,7 @@ class Clock:
 
 
 def noted(content: bytes) -> Evidence:
-    return changes.COLLECTOR.parse([Artifact("changes/notes-1-a", "changes", "notes-1-a", "a", AT, content)])
+    return changes.READER.parse([Artifact("changes/notes-1-a", "changes", "notes-1-a", "a", AT, content)])
 
 
 def collect(request: CollectRequest, root: Path = Path("/")) -> CollectResult:
@@ -129,7 +129,7 @@ def a_machine(root: Path) -> Path:
 def test_a_process_shows_start_configuration_and_packages(tmp_path: Path) -> None:
     brought = collect(CollectRequest(pid=7), a_machine(tmp_path))
     assert b"hunter2" not in brought.artifacts[0].read()
-    found = changes.COLLECTOR.parse(brought.artifacts)
+    found = changes.READER.parse(brought.artifacts)
     told = {(event.signal, event.time, event.fields.get("what")) for event in found.events}
     assert told == {
         ("change.process_start", 1769827000.0, None),
@@ -141,7 +141,7 @@ def test_a_process_shows_start_configuration_and_packages(tmp_path: Path) -> Non
 
 
 def test_a_process_that_is_gone_is_a_gap(tmp_path: Path) -> None:
-    found = changes.COLLECTOR.parse(collect(CollectRequest(pid=9), tmp_path).artifacts)
+    found = changes.READER.parse(collect(CollectRequest(pid=9), tmp_path).artifacts)
     assert not found.events
     assert len(found.gaps) == 3
 
@@ -156,13 +156,13 @@ def test_this_process_can_be_read() -> None:
 @pytest.mark.parametrize("raw", [b"", b"[]", b"{}", b'{"pid": "x"}', b"\xff"])
 def test_a_damaged_state_is_refused(raw: bytes) -> None:
     with pytest.raises(SourceError, match="not a process state"):
-        changes.COLLECTOR.parse([Artifact("changes/process-7.json", "changes", "process-7", "process 7", AT, raw)])
+        changes.READER.parse([Artifact("changes/process-7.json", "changes", "process-7", "process 7", AT, raw)])
 
 
 def test_a_state_is_read_as_it_was_kept() -> None:
     state = process.ProcessState(7, 1.0, (process.ConfigFile("a\x1b[31m.yaml", 2.0, "ab"),))
     assert json.loads(to_json(state))["pid"] == 7
-    found = changes.COLLECTOR.parse([Artifact("changes/x", "changes", "process-7", "x", AT, to_json(state))])
+    found = changes.READER.parse([Artifact("changes/x", "changes", "process-7", "x", AT, to_json(state))])
     assert found.events[1].fields["what"] == "a.yaml"
 
 

@@ -21,6 +21,6 @@ def watch(tmp_path: Path) -> Watch:
         request = CollectRequest(host=True, pid=pid, window=window)
         collected = host.collect(request, Machine(root, files), root)
         assert collected.gaps == ()
-        return Seen(host.COLLECTOR.parse(collected.artifacts), collected.artifacts)
+        return Seen(host.READER.parse(collected.artifacts), collected.artifacts)
 
     return run

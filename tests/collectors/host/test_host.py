@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
+from latdoctor.collectors.host import COLLECTOR
 from latdoctor.collectors.host import collector as host
 from latdoctor.collectors.host import samples as host_samples
 from latdoctor.collectors.host.samples import HostSample
@@ -150,7 +151,7 @@ def test_nothing_of_proc(watch):
     seen = watch({})
     assert seen.evidence.readings == ()
     hidden = {signal for gap in seen.evidence.gaps for signal in gap.signals}
-    assert hidden == {signal for signal in host.COLLECTOR.provides if not signal.startswith("process.")}
+    assert hidden == {signal for signal in COLLECTOR.provides if not signal.startswith("process.")}
 
 
 QUOTA_V2 = {
@@ -406,7 +407,7 @@ def test_threads_per_processor_that_may_be_used(watch, change, usable):
     assert seen.value("process.threads_per_cpu") == near(1 / usable)
 
 
-ALL_OF_PROCESS = {signal for signal in host.COLLECTOR.provides if signal.startswith("process.")}
+ALL_OF_PROCESS = {signal for signal in COLLECTOR.provides if signal.startswith("process.")}
 
 
 def test_process_that_does_not_exist(watch):
@@ -489,8 +490,8 @@ def test_a_replay_reads_the_same(watch, tmp_path: Path):
         path = tmp_path / f"{number}.json"
         path.write_bytes(artifact.read())
         saved.append(replace(artifact, content=path))
-    assert host.COLLECTOR.parse(saved) == seen.evidence
-    assert host.COLLECTOR.parse(saved[::-1]) == seen.evidence
+    assert host.READER.parse(saved) == seen.evidence
+    assert host.READER.parse(saved[::-1]) == seen.evidence
 
 
 def sample(**changes: object) -> HostSample:
@@ -516,14 +517,14 @@ def artifact_of(value: object, number: int = 0) -> Artifact:
 )
 def test_damaged_samples_are_refused(samples, what):
     with pytest.raises(SourceError, match=what):
-        host.COLLECTOR.parse([artifact_of(value, number) for number, value in enumerate(samples)])
+        host.READER.parse([artifact_of(value, number) for number, value in enumerate(samples)])
 
 
 @pytest.mark.parametrize("why", ["operation not supported", "permission denied", "error 5"])
 def test_reasons_of_the_kernel_are_reported(why):
     unread = {"/proc/pressure/cpu": why, f"/proc/{PID}/stat": why}
     both = [sample(time=time, pid=PID, unread=unread) for time in (0.0, 9.0)]
-    gaps = host.COLLECTOR.parse([artifact_of(value, number) for number, value in enumerate(both)]).gaps
+    gaps = host.READER.parse([artifact_of(value, number) for number, value in enumerate(both)]).gaps
     (psi,) = (gap for gap in gaps if "host.psi.cpu_some" in gap.signals)
     assert psi.reason == f"/proc/pressure/cpu: {why}"
     assert "psi=1" in psi.next_step
@@ -566,11 +567,11 @@ samples = st.builds(
 @given(st.lists(samples, min_size=1, max_size=3))
 def test_whatever_stands_in_the_files_each_signal_is_read_or_hidden(looks: list[HostSample]):
     looks.sort(key=lambda look: look.time)
-    evidence = host.COLLECTOR.parse([artifact_of(look, number) for number, look in enumerate(looks)])
+    evidence = host.READER.parse([artifact_of(look, number) for number, look in enumerate(looks)])
     read = [reading.signal for reading in evidence.readings]
     hidden = {signal for gap in evidence.gaps for signal in gap.signals}
     assert len(read) == len(set(read))
-    assert set(read) | hidden == host.COLLECTOR.provides
+    assert set(read) | hidden == COLLECTOR.provides
     assert not set(read) & hidden
     assert all(float(reading.value) >= 0 for reading in evidence.readings)
 
@@ -605,8 +606,8 @@ def test_the_real_machine():
         def sleep(self, seconds: float) -> None:
             threading.Event().wait(seconds)
 
-    collected = host.COLLECTOR.collect(CollectRequest(host=True, pid=os.getpid(), window=0.1), Clock())
-    evidence = host.COLLECTOR.parse(collected.artifacts)
+    collected = host.READER.collect(CollectRequest(host=True, pid=os.getpid(), window=0.1), Clock())
+    evidence = host.READER.parse(collected.artifacts)
     told = {reading.signal: float(reading.value) for reading in evidence.readings}
     assert told["host.cpus"] >= 1
     assert told["process.threads"] >= 1
@@ -619,10 +620,10 @@ def test_the_real_machine():
 
 
 def test_every_signal_is_catalogued():
-    assert host.COLLECTOR.provides <= catalogue().keys()
+    assert COLLECTOR.provides <= catalogue().keys()
 
 
 def test_is_requested():
-    assert host.COLLECTOR.is_requested(CollectRequest(host=True))
-    assert host.COLLECTOR.is_requested(CollectRequest(pid=1))
-    assert not host.COLLECTOR.is_requested(CollectRequest(nvml=True))
+    assert COLLECTOR.is_requested(CollectRequest(host=True))
+    assert COLLECTOR.is_requested(CollectRequest(pid=1))
+    assert not COLLECTOR.is_requested(CollectRequest(nvml=True))

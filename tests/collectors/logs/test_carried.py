@@ -21,7 +21,7 @@ XID = "NVRM: Xid (PCI:0000:9b:00): 48, pid=7, name=x, DBE"
 
 def xids(content: str) -> list[Event]:
     artifact = Artifact("logs/a", "logs", "a", "a", TAKEN, content.encode())
-    return [event for event in logs.COLLECTOR.parse([artifact]).events if event.signal == "log.xid"]
+    return [event for event in logs.READER.parse([artifact]).events if event.signal == "log.xid"]
 
 
 JOURNAL = {"MESSAGE": XID, "_TRANSPORT": "kernel", "__REALTIME_TIMESTAMP": "1740327858000000"}
@@ -82,7 +82,7 @@ def test_who_quotes_the_driver_is_not_the_driver(line: str) -> None:
 
 def test_a_carried_log_clears_what_it_shows_and_no_more() -> None:
     content = f"2025-02-23T16:24:18.0Z stdout F [ 1843.308145] {XID}\n".encode()
-    found = logs.COLLECTOR.parse([Artifact("logs/a", "logs", "a", "a", TAKEN, content)])
+    found = logs.READER.parse([Artifact("logs/a", "logs", "a", "a", TAKEN, content)])
     assert {signal for signal, _ in found.looked} >= {"log.xid", "log.gpu_lost"}
     assert "log.oom_kill" not in {signal for signal, _ in found.looked}
 

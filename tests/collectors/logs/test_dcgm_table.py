@@ -46,7 +46,7 @@ def test_every_row_says_what_to_do_then_and_after() -> None:
 
 def test_a_line_that_names_one_is_an_event() -> None:
     line = b"2026-01-31T02:49:00Z ERROR gpu 3: DCGM_FR_VOLATILE_DBE_DETECTED: 1 errors\n"
-    (event,) = logs.COLLECTOR.parse([Artifact("logs/a", "logs", "a", "a", 1.77e9, line)]).events
+    (event,) = logs.READER.parse([Artifact("logs/a", "logs", "a", "a", 1.77e9, line)]).events
     assert (event.signal, event.fields["name"], event.fields["needs"]) == (
         "log.dcgm_error",
         "VOLATILE_DBE_DETECTED",

@@ -22,7 +22,7 @@ SAID = [
 
 
 def parsed(*lines: str) -> Evidence:
-    return logs.COLLECTOR.parse([Artifact("logs/a", "logs", "a", "a", 1.77e9, "\n".join(lines).encode())])
+    return logs.READER.parse([Artifact("logs/a", "logs", "a", "a", 1.77e9, "\n".join(lines).encode())])
 
 
 def refused(found: Evidence) -> list[Event]:

@@ -22,7 +22,7 @@ APPLICATION = {"log.cuda_error", "log.driver_mismatch"}
 
 
 def parse(content: bytes, name: str = "logs/a") -> Evidence:
-    return logs.COLLECTOR.parse([Artifact(name, "logs", "a", "a", 1.74e9, content)])
+    return logs.READER.parse([Artifact(name, "logs", "a", "a", 1.74e9, content)])
 
 
 def journal(message: object, **fields: object) -> bytes:
@@ -147,7 +147,7 @@ def test_a_long_file_is_known_by_its_beginning(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(logs, "MAX_READ", 1 << 12)
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"traceEvents": [' + b'\n{"name": "12:00:00 INFO"},' * 1000)
-    brought = logs.COLLECTOR.collect(CollectRequest(logs=(path,)), Clock())
+    brought = logs.READER.collect(CollectRequest(logs=(path,)), Clock())
     assert not brought.artifacts
     assert "JSON document" in brought.gaps[0].reason
 

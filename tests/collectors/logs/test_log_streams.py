@@ -56,7 +56,7 @@ def piped(content: bytes, *, ends: bool = True) -> Iterator[int]:
 def from_stdin(monkeypatch: pytest.MonkeyPatch, source: int, timeout: float = 5.0) -> CollectResult:
     with open(source, encoding="utf-8", closefd=False) as stdin:
         monkeypatch.setattr(sys, "stdin", stdin)
-        return logs.COLLECTOR.collect(CollectRequest(logs=(Path("-"),), timeout=timeout), Clock())
+        return logs.READER.collect(CollectRequest(logs=(Path("-"),), timeout=timeout), Clock())
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -67,7 +67,7 @@ def test_standard_input_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch, pack
     assert (one.name, one.group, one.source) == ("logs/stdin", "stdin", "stdin")
     assert not brought.gaps
     assert one.read() == USB * 5000
-    assert ("log.xid", "node/stdin") in logs.COLLECTOR.parse([one]).looked
+    assert ("log.xid", "node/stdin") in logs.READER.parse([one]).looked
 
 
 def test_a_writer_that_never_ends_is_left_and_nothing_is_cleared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,7 @@ def test_a_writer_that_never_ends_is_left_and_nothing_is_cleared(monkeypatch: py
         brought = from_stdin(monkeypatch, source, timeout=0.05)
     (one,) = brought.artifacts
     assert "incomplete: no more data within 0.05 s" in brought.gaps[0].reason
-    assert not logs.COLLECTOR.parse([one]).looked
+    assert not logs.READER.parse([one]).looked
 
 
 def test_a_pipe_of_the_shell_is_read(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_pipe_of_the_shell_is_read(tmp_path: Path) -> None:
     os.mkfifo(fifo)
     writer = threading.Thread(target=lambda: fifo.write_bytes(USB), daemon=True)
     writer.start()
-    brought = logs.COLLECTOR.collect(CollectRequest(logs=(fifo,)), Clock())
+    brought = logs.READER.collect(CollectRequest(logs=(fifo,)), Clock())
     writer.join()
     assert [(one.name, one.source, one.read()) for one in brought.artifacts] == [("logs/pipe-63", "pipe-63", USB)]
 
@@ -95,7 +95,7 @@ def test_of_a_long_stream_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
     (one,) = brought.artifacts
     assert len(one.read()) <= 1 << 16
     assert "only the last" in brought.gaps[0].reason
-    assert not logs.COLLECTOR.parse([one]).looked
+    assert not logs.READER.parse([one]).looked
 
 
 def test_too_long_a_stream_is_refused() -> None:
@@ -106,7 +106,7 @@ def test_too_long_a_stream_is_refused() -> None:
 def test_the_keyboard_and_a_closed_input_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for stdin, said in ((None, "is closed"), (io.StringIO(), "is closed")):
         monkeypatch.setattr(sys, "stdin", stdin)
-        (gap,) = logs.COLLECTOR.collect(CollectRequest(logs=(Path("-"),)), Clock()).gaps
+        (gap,) = logs.READER.collect(CollectRequest(logs=(Path("-"),)), Clock()).gaps
         assert said in gap.reason
         assert "dmesg | latdoctor" in gap.next_step
     master, keyboard = os.openpty()

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest, CollectResult
+from latdoctor.collectors.logs import COLLECTOR, SIGNALS
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.errors import SourceError
@@ -33,7 +34,7 @@ class Clock:
 
 
 def collect(*paths: Path) -> CollectResult:
-    return logs.COLLECTOR.collect(CollectRequest(logs=paths), Clock())
+    return logs.READER.collect(CollectRequest(logs=paths), Clock())
 
 
 def artifact(content: bytes, name: str = "logs/a.log") -> Artifact:
@@ -41,7 +42,7 @@ def artifact(content: bytes, name: str = "logs/a.log") -> Artifact:
 
 
 def evidence(*lines: str) -> Evidence:
-    return logs.COLLECTOR.parse([artifact("\n".join(lines).encode())])
+    return logs.READER.parse([artifact("\n".join(lines).encode())])
 
 
 def looked(found: Evidence, subject: str = "node/a.log") -> set[str]:
@@ -54,7 +55,7 @@ def of(found: Evidence, signal: str) -> list[Event]:
 
 def test_real_dmesg_with_an_xid_119(samples: Path) -> None:
     brought = collect(samples / "logs" / "gpud" / "dmesg-with-xid-119.log")
-    found = logs.COLLECTOR.parse(brought.artifacts)
+    found = logs.READER.parse(brought.artifacts)
     events = of(found, "log.xid")
     assert not brought.gaps
     assert [event.origin.place for event in events] == ["line 3", "line 38", "line 40", "line 42", "line 43"]
@@ -72,7 +73,7 @@ def test_real_dmesg_with_an_xid_119(samples: Path) -> None:
 
 
 def test_real_kmsg_without_a_fault(samples: Path) -> None:
-    found = logs.COLLECTOR.parse(collect(samples / "logs" / "gpud" / "kmsg.1.log").artifacts)
+    found = logs.READER.parse(collect(samples / "logs" / "gpud" / "kmsg.1.log").artifacts)
     assert not found.events
     assert looked(found, "node/kmsg.1.log") == KERNEL
 
@@ -99,7 +100,7 @@ def test_what_counts_as_searched(lines: list[str], searched: set[str]) -> None:
     found = evidence(*lines)
     assert looked(found) == searched
     hidden = {signal for gap in found.gaps for signal in gap.signals}
-    assert hidden == set(log_events.SIGNALS) - searched
+    assert hidden == set(SIGNALS) - searched
 
 
 def test_the_form_of_three_lines_names_its_gpu() -> None:
@@ -198,24 +199,24 @@ def test_coloured_dmesg_is_read() -> None:
 def test_utf16_and_a_log_that_begins_with_zeros_are_read() -> None:
     text = f"{USB_LINE}\n{XID_LINE}\n"
     for content in (text.encode("utf-16"), b"\0" * 100_000 + text.encode()):
-        assert len(of(logs.COLLECTOR.parse([artifact(content)]), "log.xid")) == 1
+        assert len(of(logs.READER.parse([artifact(content)]), "log.xid")) == 1
 
 
 @pytest.mark.parametrize("content", [b"", b"\n\n", b"\0" * 5000, b"-- No entries --\n", bytes(range(256)) * 40])
 def test_what_is_no_log_is_refused(content: bytes) -> None:
     with pytest.raises(SourceError):
-        logs.COLLECTOR.parse([artifact(content)])
+        logs.READER.parse([artifact(content)])
 
 
 @given(st.binary(max_size=2000))
 def test_any_bytes_give_a_result_or_a_source_error(content: bytes) -> None:
     try:
-        found = logs.COLLECTOR.parse([artifact(content)])
+        found = logs.READER.parse([artifact(content)])
     except SourceError:
         return
     hidden = {signal for gap in found.gaps for signal in gap.signals}
     seen = {signal for signal, _ in found.looked}
-    assert seen | hidden == set(log_events.SIGNALS)  # each is searched for, or said to be hidden
+    assert seen | hidden == set(SIGNALS)  # each is searched for, or said to be hidden
 
 
 LINES = st.lists(
@@ -229,7 +230,7 @@ LINES = st.lists(
 def test_any_lines_at_any_time_give_a_result_or_a_source_error(lines: list[str], taken_at: float) -> None:
     content = "\n".join(lines).encode("utf-8", "surrogatepass")
     try:
-        found = logs.COLLECTOR.parse([Artifact("logs/a", "logs", "a", "a", taken_at, content)])
+        found = logs.READER.parse([Artifact("logs/a", "logs", "a", "a", taken_at, content)])
     except SourceError:
         return
     assert {event.subject for event in found.events} <= found.parents.keys()
@@ -243,7 +244,7 @@ def test_gzip_is_unpacked_member_by_member(tmp_path: Path) -> None:
     assert not brought.gaps
     (one,) = brought.artifacts
     assert (one.name, one.group) == ("logs/kern.log.2", "kern.log.2")
-    assert of(logs.COLLECTOR.parse([one]), "log.xid")[0].origin.place == "line 2"
+    assert of(logs.READER.parse([one]), "log.xid")[0].origin.place == "line 2"
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip"])
@@ -258,8 +259,8 @@ def test_a_broken_gzip_gives_what_it_holds_and_claims_nothing_absent(tmp_path: P
     path = tmp_path / "k.gz"
     path.write_bytes(packed)
     brought = collect(path)
-    assert [gap.signals for gap in brought.gaps] == [log_events.SIGNALS]
-    found = logs.COLLECTOR.parse(brought.artifacts)
+    assert [gap.signals for gap in brought.gaps] == [SIGNALS]
+    found = logs.READER.parse(brought.artifacts)
     assert [event.fields["code"] for event in of(found, "log.xid")] == [48.0]
     assert not found.looked
 
@@ -284,8 +285,8 @@ def test_of_a_large_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(one.read()) <= 1 << 20
     assert one.read().startswith(USB_LINE.encode())
     assert "only the last 1 MiB of" in brought.gaps[0].reason
-    assert brought.gaps[0].signals == log_events.SIGNALS
-    found = logs.COLLECTOR.parse([one])
+    assert brought.gaps[0].signals == SIGNALS
+    found = logs.READER.parse([one])
     assert len(of(found, "log.xid")) == 1
     assert not found.looked  # the Xid 79 may stand in the part that was not read
 
@@ -295,11 +296,11 @@ def test_what_cannot_be_read_is_a_gap_and_the_others_go_on(tmp_path: Path) -> No
     good.write_text(USB_LINE)
     os.mkfifo(tmp_path / "fifo")
     paths = (tmp_path / "absent.log", tmp_path, tmp_path / "fifo", Path("/dev/null"), good)
-    brought = logs.COLLECTOR.collect(CollectRequest(logs=paths, timeout=0.02), Clock())
+    brought = logs.READER.collect(CollectRequest(logs=paths, timeout=0.02), Clock())
     assert [one.name for one in brought.artifacts] == ["logs/a.log"]
     said = [gap.reason.rpartition(": ")[2] for gap in brought.gaps]
     assert said == ["does not exist", "is a folder", "no data within 0.02 s", "is not a regular file"]
-    assert all(gap.signals == log_events.SIGNALS and gap.source == "logs" for gap in brought.gaps)
+    assert all(gap.signals == SIGNALS and gap.source == "logs" for gap in brought.gaps)
     assert all(gap.next_step for gap in brought.gaps)
 
 
@@ -315,7 +316,7 @@ def test_logs_of_one_name_stay_apart(tmp_path: Path) -> None:
 
 
 def test_the_collector_is_requested_by_logs_only() -> None:
-    assert not logs.COLLECTOR.is_requested(CollectRequest())
-    assert logs.COLLECTOR.is_requested(CollectRequest(logs=(Path("x"),)))
-    assert logs.COLLECTOR.provides <= catalogue().keys()
-    assert [sight.status for sight in logs.COLLECTOR.preflight()] == ["if given"]
+    assert not COLLECTOR.is_requested(CollectRequest())
+    assert COLLECTOR.is_requested(CollectRequest(logs=(Path("x"),)))
+    assert COLLECTOR.provides <= catalogue().keys()
+    assert [sight.status for sight in logs.READER.preflight()] == ["if given"]

@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
+from latdoctor.collectors.logs import SIGNALS, line_prefix
 from latdoctor.collectors.logs import collector as logs
-from latdoctor.collectors.logs import line_prefix
-from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.time_range import SUFFIX, TimeRange, read_time_range, with_time_range
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -44,7 +43,7 @@ def application(seconds: float, text: str) -> str:
 
 def parsed(*lines: str, asked: TimeRange | None = ASKED) -> Evidence:
     log = Artifact("logs/a.log", "logs", "a.log", "a.log", NIGHT + 7200, "\n".join(lines).encode())
-    return logs.COLLECTOR.parse(with_time_range(log, asked))
+    return logs.READER.parse(with_time_range(log, asked))
 
 
 def counted(found: Evidence, signal: str = "log.xid") -> list[float | None]:
@@ -69,7 +68,7 @@ def test_a_log_that_ends_before_the_judged_time_claims_nothing() -> None:
     assert looked(found) == set()
     (gap,) = [gap for gap in found.gaps if "the log ends at" in gap.reason]
     assert "ends at 2026-01-31 02:54:59 UTC, and the judged window begins at 2026-01-31 02:55:00 UTC" in gap.reason
-    assert set(gap.signals) == set(log_events.SIGNALS)
+    assert set(gap.signals) == set(SIGNALS)
     assert gap.next_step
 
 
@@ -166,10 +165,10 @@ def test_records_of_a_journal_are_placed_too() -> None:
 def test_the_time_stays_with_the_log(tmp_path: Path) -> None:
     log = tmp_path / "kern.log"
     log.write_text("\n".join([kernel(5000, "usb"), kernel(4000, XID), kernel(60, "usb")]))
-    brought = logs.COLLECTOR.collect(CollectRequest(logs=(log,), past=ASKED), Clock())
+    brought = logs.READER.collect(CollectRequest(logs=(log,), past=ASKED), Clock())
     assert [one.name for one in brought.artifacts] == ["logs/kern.log", f"logs/kern.log{SUFFIX}"]
     assert read_time_range(brought.artifacts) == ASKED
-    found = logs.COLLECTOR.parse(brought.artifacts)
+    found = logs.READER.parse(brought.artifacts)
     assert not found.events
     assert ("log.xid", "node/kern.log") in found.looked
 
@@ -190,7 +189,7 @@ def test_a_damaged_time_is_refused(stated: bytes) -> None:
     log = Artifact("logs/a", "logs", "a", "a", NIGHT, b"[ 1.000000] usb 1-1: x\n")
     beside = Artifact(f"logs/a{SUFFIX}", "logs", "a", "a", NIGHT, stated)
     with pytest.raises(SourceError):
-        logs.COLLECTOR.parse([log, beside])
+        logs.READER.parse([log, beside])
 
 
 LINES = st.lists(
@@ -209,6 +208,6 @@ def test_any_lines_give_a_result_that_rules_out_only_what_was_searched(
     except SourceError:
         return
     hidden = {signal for gap in found.gaps for signal in gap.signals}
-    assert {signal for signal, _ in found.looked} | hidden >= set(log_events.SIGNALS)
+    assert {signal for signal, _ in found.looked} | hidden >= set(SIGNALS)
     assert all(event.time is not None and until - window <= event.time <= until for event in found.events
-               if event.signal in log_events.SIGNALS)  # fmt: skip
+               if event.signal in SIGNALS)  # fmt: skip

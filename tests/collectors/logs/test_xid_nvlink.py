@@ -87,7 +87,7 @@ def test_registers(code: int, info: int, status: int, action: str | None) -> Non
 
 def event(text: str) -> Event:
     content = f"[ 1.000000] NVRM: Xid (PCI:0018:01:00): {text}\n".encode()
-    (found,) = logs.COLLECTOR.parse([Artifact("logs/a", "logs", "a", "a", 1.77e9, content)]).events
+    (found,) = logs.READER.parse([Artifact("logs/a", "logs", "a", "a", 1.77e9, content)]).events
     return found
 
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from latdoctor.collectors.nsight.collector import COLLECTOR
+from latdoctor.collectors.nsight import COLLECTOR
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 

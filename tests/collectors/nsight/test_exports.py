@@ -159,7 +159,7 @@ def test_a_folder_holds_exports_and_tables(samples: Path) -> None:
         def sleep(self, seconds: float) -> None:
             raise AssertionError
 
-    from latdoctor.collectors.nsight.collector import COLLECTOR
+    from latdoctor.collectors.nsight import COLLECTOR
 
     found = COLLECTOR.collect(CollectRequest(nsight=(samples / "nsys" / "nsys-ai", samples / "absent")), Clock())
     assert [one.group for one in found.artifacts] == ["healthy_1pct", "healthy_judged_1pct", "mock"]

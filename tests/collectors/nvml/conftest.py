@@ -95,7 +95,7 @@ def look(libraries: Mapping[str, Path], tmp_path: Path) -> Look:
         artifacts = tuple(
             Artifact("nvml.json", "nvml", "nvml", "test", 0.0, text.encode()) for text in answer.artifacts
         )
-        parsed = Evidence.merge([nvml.COLLECTOR.parse(artifacts)]) if artifacts else Evidence()
+        parsed = Evidence.merge([nvml.READER.parse(artifacts)]) if artifacts else Evidence()
         return Seen(parsed, artifacts, tuple(answer.gaps), tuple(answer.sights))
 
     return run

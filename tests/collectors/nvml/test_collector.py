@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from latdoctor.collectors.nvml import COLLECTOR, GPU_SIGNALS
 from latdoctor.collectors.nvml import collector as nvml
-from latdoctor.collectors.nvml.evidence import GPU_SIGNALS
 from latdoctor.evidence.catalogue import catalogue
 
 MIB = 1 << 20
@@ -355,7 +355,7 @@ def test_no_nvml(look, machine, library, word, step):
     (gap,) = seen.collected_gaps
     assert word in gap.reason
     assert step in gap.next_step
-    assert set(gap.signals) == nvml.COLLECTOR.provides
+    assert set(gap.signals) == COLLECTOR.provides
     (sight,) = seen.sights
     assert sight.status == "no"
     assert word in sight.detail
@@ -417,8 +417,8 @@ def test_a_replay_reads_the_same(look, tmp_path: Path):
     saved = tmp_path / "nvml.json"
     (artifact,) = seen.artifacts
     saved.write_bytes(artifact.read())
-    assert nvml.COLLECTOR.parse([replace(artifact, content=saved)]) == seen.evidence
+    assert nvml.READER.parse([replace(artifact, content=saved)]) == seen.evidence
 
 
 def test_every_signal_is_catalogued():
-    assert nvml.COLLECTOR.provides <= catalogue().keys()
+    assert COLLECTOR.provides <= catalogue().keys()

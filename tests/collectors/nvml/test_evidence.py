@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
+from latdoctor.collectors.nvml import COLLECTOR, GPU_SIGNALS
 from latdoctor.collectors.nvml import collector as nvml
-from latdoctor.collectors.nvml.evidence import GPU_SIGNALS
 from latdoctor.collectors.nvml.samples import LOST, GpuDevice, GpuProcess, GpuSample, NvLink, NvmlRecord, Unavailable
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -61,7 +61,7 @@ def records(draw: st.DrawFn) -> NvmlRecord:
 
 @given(records())
 def test_every_signal_is_either_read_or_hidden(record: NvmlRecord):
-    evidence = nvml.COLLECTOR.parse([artifact(to_json(record))])
+    evidence = nvml.READER.parse([artifact(to_json(record))])
     for device in record.devices:
         subject = f"gpu/{device.index}"
         read = [reading.signal for reading in evidence.readings if reading.subject == subject]
@@ -78,7 +78,7 @@ def test_every_signal_is_either_read_or_hidden(record: NvmlRecord):
 @given(records())
 def test_reading_a_record_twice_gives_the_same(record: NvmlRecord):
     written = artifact(to_json(record))
-    assert nvml.COLLECTOR.parse([written]) == nvml.COLLECTOR.parse([written])
+    assert nvml.READER.parse([written]) == nvml.READER.parse([written])
 
 
 _GOOD = to_json(NvmlRecord(1, "1", "1", None, (), (), ()))
@@ -96,7 +96,7 @@ _GOOD = to_json(NvmlRecord(1, "1", "1", None, (), (), ()))
 )
 def test_damaged_records_are_refused(content: bytes, what: str):
     with pytest.raises(SourceError, match=what):
-        nvml.COLLECTOR.parse([artifact(content)])
+        nvml.READER.parse([artifact(content)])
 
 
 @given(records(), st.sampled_from(["order", "unknown", "twice"]))
@@ -112,9 +112,9 @@ def test_records_that_contradict_themselves_are_refused(record: NvmlRecord, how:
         devices.append(devices[0])
     broken = msgspec.structs.replace(record, samples=tuple(samples), devices=tuple(devices))
     with pytest.raises(SourceError):
-        nvml.COLLECTOR.parse([artifact(to_json(broken))])
+        nvml.READER.parse([artifact(to_json(broken))])
 
 
 def test_is_requested():
-    assert nvml.COLLECTOR.is_requested(CollectRequest(nvml=True))
-    assert not nvml.COLLECTOR.is_requested(CollectRequest(host=True))
+    assert COLLECTOR.is_requested(CollectRequest(nvml=True))
+    assert not COLLECTOR.is_requested(CollectRequest(host=True))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.collectors.base import CollectRequest
-from latdoctor.collectors.prometheus.collector import COLLECTOR
+from latdoctor.collectors.prometheus import COLLECTOR
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.evidence.model import Evidence
 from tests.collectors.prometheus.serving import FakeClock, served

@@ -11,9 +11,8 @@ from itertools import count
 import pytest
 
 from latdoctor.collectors.base import CollectRequest, CollectResult
-from latdoctor.collectors.prometheus import scrape
+from latdoctor.collectors.prometheus import COLLECTOR, scrape
 from latdoctor.collectors.prometheus import scrape as watch
-from latdoctor.collectors.prometheus.collector import COLLECTOR
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 from tests.collectors.prometheus.serving import FakeClock, page, served

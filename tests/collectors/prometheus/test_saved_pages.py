@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.collectors.base import CollectRequest, CollectResult
-from latdoctor.collectors.prometheus.collector import COLLECTOR
+from latdoctor.collectors.prometheus import COLLECTOR
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence
 from tests.collectors.prometheus.serving import FakeClock

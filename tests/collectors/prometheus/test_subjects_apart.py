@@ -8,7 +8,7 @@ from pathlib import Path
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.nvml import collector as nvml
 from latdoctor.collectors.nvml.samples import SCHEMA_VERSION, GpuDevice, GpuSample, NvmlRecord, Unavailable
-from latdoctor.collectors.prometheus.collector import COLLECTOR
+from latdoctor.collectors.prometheus import COLLECTOR
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, to_json
 from tests.collectors.prometheus.serving import FakeClock, page, served
@@ -51,7 +51,7 @@ def nvml_of_this_machine() -> Evidence:
     device = GpuDevice(0, "NVIDIA H200", NO, NO, NO, NO, NO, NO, 0)
     sample = GpuSample(1000.0, 0, 0.25, *[NO] * 6, 300.0, *[NO] * 9)
     record = NvmlRecord(SCHEMA_VERSION, "590.48.01", NO, None, (), (device,), (sample,))
-    return nvml.COLLECTOR.parse([Artifact("nvml.json", "nvml", "nvml", "test", 1000.0, to_json(record))])
+    return nvml.READER.parse([Artifact("nvml.json", "nvml", "nvml", "test", 1000.0, to_json(record))])
 
 
 def test_two_servers_that_serve_one_model_keep_two_subjects() -> None:

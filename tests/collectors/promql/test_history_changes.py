@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.collectors.promql import label_changes
+from latdoctor.collectors.promql import CHANGES, label_changes
 from latdoctor.collectors.promql.client import QuerySeries
 from latdoctor.collectors.promql.query_plan import PlannedQuery, PrometheusTarget, QueryPlan
 from latdoctor.dialects.loader import shipped
@@ -79,7 +79,7 @@ def test_every_change_label_is_queried_and_gives_a_catalogued_event() -> None:
     assert all(one.start == END - 5400 and one.step == STEP for one in asked)
     marks = {(one.dialect, one.signal) for one in asked if one.role == label_changes.LABEL}
     assert {("reference", "model.version"), ("triton", "model.version"), ("vllm", "model")} <= marks
-    assert catalogue().keys() >= label_changes.SIGNALS
+    assert catalogue().keys() >= CHANGES
 
 
 def test_each_process_start_is_reported_with_its_time() -> None:

@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest, CollectResult, PrometheusServer
-from latdoctor.collectors.promql import client, query_plan
+from latdoctor.collectors.promql import COLLECTOR, client, query_plan
 from latdoctor.collectors.promql.client import AUTH, AUTH_FILE, CA_FILE, prometheus_endpoint
-from latdoctor.collectors.promql.collector import COLLECTOR
 from latdoctor.collectors.promql.label_changes import ROLES as CHANGES
 from latdoctor.dialects.promql import parse_matchers
 from latdoctor.errors import LatdoctorError, SourceError, UsageError

@@ -9,9 +9,8 @@ import httpx
 import pytest
 
 from latdoctor.collectors.base import CollectRequest, CollectResult, PrometheusServer
-from latdoctor.collectors.promql import collector
+from latdoctor.collectors.promql import COLLECTOR, collector
 from latdoctor.collectors.promql.client import prometheus_endpoint
-from latdoctor.collectors.promql.collector import COLLECTOR
 from latdoctor.detectors import derive
 from latdoctor.dialects.promql import parse_matchers
 from latdoctor.evidence.bundle import Bundle, Context

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from latdoctor.collectors.tensorrt.collector import COLLECTOR
+from latdoctor.collectors.tensorrt import COLLECTOR
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 

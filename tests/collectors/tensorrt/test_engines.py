@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.collectors.base import CollectRequest
-from latdoctor.collectors.tensorrt.collector import COLLECTOR
+from latdoctor.collectors.tensorrt import COLLECTOR
 from latdoctor.collectors.tensorrt.engine import is_without_tensor_cores, type_of
 from latdoctor.collectors.tensorrt.file_formats import EngineLayer, Tensor
 from latdoctor.errors import SourceError

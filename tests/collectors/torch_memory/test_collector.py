@@ -12,8 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
+from latdoctor.collectors.torch_memory import COLLECTOR
 from latdoctor.collectors.torch_memory import snapshot as snapshots
-from latdoctor.collectors.torch_memory.collector import COLLECTOR
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from latdoctor.collectors.torch_trace.collector import COLLECTOR
+from latdoctor.collectors.torch_trace import COLLECTOR
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Reading
 

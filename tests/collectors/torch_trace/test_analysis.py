@@ -6,8 +6,7 @@ import json
 
 import pytest
 
-from latdoctor.collectors.torch_trace import event_names
-from latdoctor.collectors.torch_trace.collector import COLLECTOR
+from latdoctor.collectors.torch_trace import COLLECTOR, event_names
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence
 from tests.collectors.torch_trace.synthetic_traces import (

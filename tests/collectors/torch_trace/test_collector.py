@@ -9,8 +9,7 @@ import pytest
 
 from latdoctor.collectors import input_files
 from latdoctor.collectors.base import CollectRequest, CollectResult
-from latdoctor.collectors.torch_trace import reader
-from latdoctor.collectors.torch_trace.collector import COLLECTOR
+from latdoctor.collectors.torch_trace import COLLECTOR, reader
 from latdoctor.errors import SourceError
 from tests.collectors.torch_trace.synthetic_traces import document, launched
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors.torch_trace.collector import COLLECTOR
+from latdoctor.collectors.torch_trace import COLLECTOR
 from tests.collectors.torch_trace.synthetic_traces import artifact, values
 
 GENERATOR = Path(__file__).parents[3] / "bench" / "generate_trace.py"

@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.collectors.torch_trace import json_stream
-from latdoctor.collectors.torch_trace.collector import COLLECTOR
+from latdoctor.collectors.torch_trace import COLLECTOR, json_stream
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence
 from tests.collectors.torch_trace.synthetic_traces import artifact, document, event, launched, values

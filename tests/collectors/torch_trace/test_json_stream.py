@@ -12,9 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.torch_trace import json_stream
+from latdoctor.collectors.torch_trace import COLLECTOR, json_stream
 from latdoctor.collectors.torch_trace import json_stream as trace_bytes
-from latdoctor.collectors.torch_trace.collector import COLLECTOR
 from latdoctor.collectors.torch_trace.events import TraceEvent
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
 from latdoctor.errors import SourceError

@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from latdoctor.collectors import time_range
-from latdoctor.collectors.access_log import fields, formats
+from latdoctor.collectors.access_log import NAME, SIGNALS, fields, formats
 from latdoctor.collectors.access_log.formats import AccessLogFormat
-from latdoctor.collectors.access_log.replica_stats import SIGNALS, ReplicaStats
+from latdoctor.collectors.access_log.replica_stats import ReplicaStats
 from latdoctor.collectors.access_log.requests import (
     UNZONED,
     RequestColumns,
@@ -29,13 +29,12 @@ from latdoctor.collectors.access_log.requests import (
     choose_segments,
     time_segments,
 )
-from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
+from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
 from latdoctor.sanitize import clean
 
-NAME = "access_log"
 PATTERN = ".pattern"  # suffix of the artifact with the user's pattern
 _MINE = "the pattern of --log-pattern"
 _TRIED = 60  # lines at each of three places used to recognise a log
@@ -242,14 +241,4 @@ def _preflight() -> Sequence[SourceAvailability]:
     )
 
 
-COLLECTOR = Collector(
-    name=NAME,
-    title="access logs",
-    provides=frozenset(SIGNALS),
-    is_requested=lambda request: False,
-    collect=_collect,
-    parse=parse,
-    preflight=_preflight,
-    option="--log FILE (an access log)",
-    cost="reads a file",
-)
+READER = SourceReader(_collect, parse, _preflight)

@@ -26,10 +26,6 @@ MAX_REQUESTS = 20_000  # of the most recent requests, reported one by one
 RECENT = 600.0  # seconds at the log's end covered by a single value: a day's P99 would hide ten bad minutes
 ENOUGH = 100  # requests needed for a P99
 QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as in detectors/quantiles.py
-SIGNALS = (
-    "latency", "latency.mean", "latency.p50", "latency.p95", "latency.p99", "arrival.rate", "completion.rate",
-    "error.ratio", "error.rate", "cancel.rate", "request.latency", "request.stage_time",
-)  # fmt: skip
 _BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
 _WHOLE_SECONDS = 0.5  # with a coarser resolution a quantile is only a bound
 

@@ -16,8 +16,8 @@ import msgspec
 from latdoctor.collectors import pipes
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log.entry import Timestamp
-from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
-from latdoctor.collectors.changes import process
+from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
+from latdoctor.collectors.changes import NAME, process
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -136,8 +136,6 @@ def _event(artifact: Artifact, place: str, note: Note) -> Event:
     return Event(signal, SUBJECT, Origin(artifact.name, place), fields, at.time, clean(without_secrets(text), _SHOWN))
 
 
-NAME = "changes"
-_PROVIDES = frozenset({"change.process_start", "change.config", "change.package", "change.deployment", "change.model"})
 _PROCESS = "process"  # prefix of the group of a process's state
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -192,14 +190,4 @@ def preflight() -> Sequence[SourceAvailability]:
     )
 
 
-COLLECTOR = Collector(
-    name=NAME,
-    title="changes",
-    provides=_PROVIDES,
-    is_requested=lambda request: bool(request.changes) or request.pid is not None,
-    collect=collect,
-    parse=parse,
-    preflight=preflight,
-    option="--changes FILE",
-    cost="reads a file",
-)
+READER = SourceReader(collect, parse, preflight)

@@ -12,13 +12,13 @@ from pathlib import Path
 
 from latdoctor.collectors.base import (
     Clock,
-    Collector,
     CollectRequest,
     CollectResult,
     SourceAvailability,
+    SourceReader,
     sampling_moments,
 )
-from latdoctor.collectors.host import cgroup_limits
+from latdoctor.collectors.host import NAME, cgroup_limits
 from latdoctor.collectors.host import machine as host_node
 from latdoctor.collectors.host import process as host_process
 from latdoctor.collectors.host.cgroups import cgroup_folders
@@ -30,11 +30,6 @@ from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Wi
 
 NODE = "node/local"
 SOURCE = "host"
-SIGNALS = tuple(
-    signal
-    for section in (*host_node.SECTIONS, *cgroup_limits.SECTIONS, *host_process.SECTIONS)
-    for signal in section.signals
-)
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -74,8 +69,6 @@ def _read(span: SampleWindow, sections: Sequence[SignalGroup], subject: str, art
     return Evidence(readings=tuple(readings), gaps=tuple(gaps))
 
 
-NAME = "host"
-TITLE = "host (/proc and cgroups)"
 INTERVAL = 0.5  # seconds between samples of the thread states
 MAX_SAMPLES = 41
 
@@ -133,14 +126,4 @@ def _cgroup(span: SampleWindow) -> SourceAvailability:
     return SourceAvailability("cgroup", "yes", f"{versions}; CPU quota of {quota:g} processors")
 
 
-COLLECTOR = Collector(
-    name=NAME,
-    title=TITLE,
-    provides=frozenset(SIGNALS),
-    is_requested=lambda request: request.host or request.pid is not None,
-    collect=collect,
-    parse=parse,
-    preflight=preflight,
-    option="--pid N",
-    cost="takes the window",
-)
+READER = SourceReader(collect, parse, preflight)

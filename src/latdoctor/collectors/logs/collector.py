@@ -27,8 +27,8 @@ from typing import IO
 
 from latdoctor.collectors import pipes, time_range
 from latdoctor.collectors.access_log import collector as access_log
-from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
-from latdoctor.collectors.logs import formats, line_prefix
+from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
+from latdoctor.collectors.logs import NAME, SIGNALS, formats, line_prefix
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.logs.line_prefix import MAX_LINE
 from latdoctor.collectors.logs.patterns import FACT_HINTS
@@ -38,7 +38,6 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.sanitize import clean
 
-NAME = "logs"
 MAX_READ = 64 << 20  # only the end of a longer log is read
 MAX_UNPACKED = 1 << 30  # limit of a .gz file or a stream
 MAX_RECORD = 1 << 20  # bytes of a JSON record
@@ -80,7 +79,7 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             continue
         kinds.append(kind)
         if raw.missing:
-            hidden = log_events.SIGNALS if kind.other else ()
+            hidden = SIGNALS if kind.other else ()
             step = "pass the part that covers the incident as a separate file"
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
@@ -207,7 +206,7 @@ def _unique_name(name: str, taken: set[str]) -> str:
 
 
 def _gap(source: str, reason: str, next_step: str) -> Gap:
-    return Gap(NAME, f"{source}: {reason}", log_events.SIGNALS, next_step=next_step)
+    return Gap(NAME, f"{source}: {reason}", SIGNALS, next_step=next_step)
 
 
 def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Evidence:
@@ -261,15 +260,4 @@ def _scan_records(scan: log_events.LogScanner, content: bytes, artifact: Artifac
     return unread
 
 
-COLLECTOR = Collector(
-    name=NAME,
-    title="driver and application logs",
-    provides=frozenset((*log_events.SIGNALS, *log_events.CHANGES, *log_events.BY_CHANCE)),
-    is_requested=lambda request: bool(request.logs),
-    collect=collect,
-    parse=parse,
-    preflight=preflight,
-    option="--log FILE",
-    cost="reads a file",
-    only_positive=frozenset(log_events.BY_CHANCE),
-)
+READER = SourceReader(collect, parse, preflight)

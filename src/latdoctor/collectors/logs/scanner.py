@@ -6,7 +6,19 @@ import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from latdoctor.collectors.logs import error_codes
+from latdoctor.collectors.logs import (
+    CHANGES,
+    CUDA_ERROR,
+    DCGM_ERROR,
+    DRIVER_MISMATCH,
+    ENGINE_SHAPE,
+    GPU_LOST,
+    OOM_KILL,
+    SIGNALS,
+    SXID,
+    XID,
+    error_codes,
+)
 from latdoctor.collectors.logs import patterns as log_lines
 from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.patterns import (
@@ -28,15 +40,6 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
 from latdoctor.evidence.redaction.redactor import without_secrets
 from latdoctor.sanitize import clean
-
-XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
-CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
-SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
-
-# Reported when found, but never ruled out by a log without them.
-DCGM_ERROR, ENGINE_SHAPE = "log.dcgm_error", "log.engine_shape"
-BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE)
-CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 
 MAX_EVENTS = 1000  # of one signal in one log
 _NAMES_THE_NEXT = 4  # lines within which "The NVIDIA GPU …" identifies the GPU that fell off the bus

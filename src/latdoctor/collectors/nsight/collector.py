@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latdoctor.collectors.base import SourceAvailability
-from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collector, safe_name, unique_name
+from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
+from latdoctor.collectors.nsight import NAME, SIGNALS, nvprof, nvtx, report_tables, sqlite_rows
 from latdoctor.collectors.nsight import evidence as nsight_evidence
-from latdoctor.collectors.nsight import nvprof, nvtx, report_tables, sqlite_rows
 from latdoctor.collectors.nsight.evidence import Capture
 from latdoctor.collectors.torch_trace.events import DamagedEvents
 from latdoctor.errors import SourceError
@@ -22,7 +22,6 @@ from latdoctor.evidence.model import Evidence, Gap, Origin
 if TYPE_CHECKING:
     from latdoctor.collectors.torch_trace.event_store import TraceStore
 
-NAME = nsight_evidence.NAME
 MAX_DAMAGED = 0.01  # above this share of damaged rows the rest cannot be trusted either
 _MAX_FAILURES = 100_000
 _REPORT = b"NVIDIA Nsight Systems"
@@ -134,14 +133,13 @@ def _damage(damage: DamagedEvents, subject: str, artifact: Artifact) -> Sequence
     return (Gap(NAME, reason, (), subject, "export again if the figures matter", Origin(artifact.name)),)
 
 
-COLLECTOR = file_collector(
+READER = file_reader(
     lambda: FileFinder(
         NAME,
-        nsight_evidence.SIGNALS,
+        SIGNALS,
         (".sqlite", ".csv", ".nvvp", ".nvprof"),
         "give what `nsys export --type sqlite` or `nsys stats --format csv` wrote",
     ),
-    title="Nsight Systems",
     paths=lambda request: request.nsight,
     named=_named,
     parse=parse,
@@ -151,5 +149,4 @@ COLLECTOR = file_collector(
         "GPU busy, launches, allocations, waits, copies and return codes of CUDA calls",
         "nsys profile --trace=cuda,nvtx,osrt COMMAND; nsys export --type sqlite REPORT.nsys-rep; --nsys FILE",
     ),
-    option="--nsys FILE",
 )

@@ -15,26 +15,15 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from latdoctor.collectors.logs.error_codes import cuda_codes
+from latdoctor.collectors.nsight import GPU, NAME, OVERHEADS, UNREAD
 from latdoctor.collectors.nsight.sqlite_rows import BUFFER_FULL, FUNCTIONS, JIT, MODULES, FailedCall
 from latdoctor.collectors.torch_trace import evidence as trace_evidence
 from latdoctor.collectors.torch_trace.event_names import is_failure
 from latdoctor.collectors.torch_trace.summary import TraceSummary
 from latdoctor.evidence.model import AT_LEAST, Event, Evidence, Gap, Origin, Reading, Window
 
-NAME = "nsight"
 CUDA_ERROR = "log.cuda_error"
-OVERHEADS = ("launch.buffer_full_time", "start.module_time", "start.jit_time")
-GPU = "trace.gpu"
 
-# What each kernel is called is not read, and nothing is recorded of the framework's operators.
-_UNREAD = frozenset(
-    {
-        "kernel.time_share", "kernel.kind_share", "operator.gpu_share", "operator.host_time", "layer.host_time",
-        "layer.gpu_share", "layer.operator_share", "compile.trace_steady", "compile.trace_time_share",
-    }
-)  # fmt: skip
-# Failed calls (CUDA_ERROR) are told where they are met, but an export is not what one takes to look for them.
-SIGNALS = (*(name for name in trace_evidence.SIGNALS if name not in _UNREAD), *OVERHEADS, GPU, "alloc.api_share")
 
 RECORD = "record with: nsys profile --trace=cuda,nvtx,osrt COMMAND, 3 s under load; then nsys export --type sqlite"
 _BY_NODE = "record again with --cuda-graph-trace=node; it costs more while it records"
@@ -78,7 +67,7 @@ def evidence(summary: TraceSummary, capture: Capture, subject: str, artifact: st
     gaps = [*(_ours(gap) for gap in seen.gaps if not gap.signals or _read(gap)), *_gaps(capture, subject, artifact)]
     if summary.steps is None and summary.kernels is not None:
         gaps.append(_no_steps(capture, subject, artifact))
-    hidden = {signal for gap in gaps for signal in gap.signals} | _UNREAD
+    hidden = {signal for gap in gaps for signal in gap.signals} | UNREAD
     readings = [_counted(one, capture) for one in seen.readings if one.signal not in hidden]
     readings += _more(capture, subject, artifact, window)
     events = tuple(_errors(capture, subject, artifact))
@@ -92,7 +81,7 @@ def _ours(gap: Gap) -> Gap:
 
 
 def _read(gap: Gap) -> tuple[str, ...]:
-    return tuple(signal for signal in gap.signals if signal not in _UNREAD)
+    return tuple(signal for signal in gap.signals if signal not in UNREAD)
 
 
 def _counted(reading: Reading, capture: Capture) -> Reading:

@@ -10,8 +10,9 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from latdoctor.collectors.nsight import NAME, SIGNALS
 from latdoctor.collectors.nsight import evidence as nsight_evidence
-from latdoctor.collectors.nsight.evidence import NAME, Capture
+from latdoctor.collectors.nsight.evidence import Capture
 from latdoctor.collectors.nsight.sqlite_rows import plain_name
 from latdoctor.collectors.torch_trace.event_names import CallKind, kind_of_call
 from latdoctor.collectors.torch_trace.events import DamagedEvents, EventArgs, TraceEvent
@@ -291,7 +292,7 @@ class _Sums:
     def evidence(self) -> Evidence:
         readings = (*self._of_calls(), *self._of_kernels(), *self._of_copies())
         known = {reading.signal for reading in readings}
-        unseen = tuple(signal for signal in nsight_evidence.SIGNALS if signal not in known)
+        unseen = tuple(signal for signal in SIGNALS if signal not in known)
         reason = f"{self._subject}: cannot tell: the tables hold sums, not the times of single events"
         gap = Gap(NAME, reason, unseen, self._subject, nsight_evidence.RECORD, Origin(self._artifact))
         return Evidence((Subject(self._subject),), readings, gaps=(gap,))

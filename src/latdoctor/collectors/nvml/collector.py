@@ -11,12 +11,13 @@ from types import ModuleType
 
 from latdoctor.collectors.base import (
     Clock,
-    Collector,
     CollectRequest,
     CollectResult,
     SourceAvailability,
+    SourceReader,
     sampling_moments,
 )
+from latdoctor.collectors.nvml import NAME, SIGNALS, TITLE
 from latdoctor.collectors.nvml import evidence as nvml_parse
 from latdoctor.collectors.nvml.device_reader import (
     GpuHandle,
@@ -31,8 +32,6 @@ from latdoctor.collectors.procfs import parent_pid
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap, to_json
 
-NAME = "nvml"
-TITLE = "NVML (the NVIDIA driver)"
 INTERVAL = 0.5  # seconds between two samples; NVML's own counters are refreshed every 0.17 to 1 s
 MAX_SAMPLES = 601  # a longer window is sampled less often
 
@@ -73,7 +72,7 @@ def _gap(word: str) -> Gap:
     return Gap(
         source=NAME,
         reason=f"no GPU can be seen: {word}",
-        signals=tuple(sorted(nvml_parse.SIGNALS)),
+        signals=tuple(sorted(SIGNALS)),
         next_step=_ADVICE.get(word, _NO_DRIVER),
     )
 
@@ -144,14 +143,4 @@ class _Still:
         return
 
 
-COLLECTOR = Collector(
-    name=NAME,
-    title=TITLE,
-    provides=frozenset(nvml_parse.SIGNALS),
-    is_requested=lambda request: request.nvml,
-    collect=collect,
-    parse=nvml_parse.parse,
-    preflight=preflight,
-    option="--nvml",
-    cost="watches the GPUs for the window",
-)
+READER = SourceReader(collect, nvml_parse.parse, preflight)

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 
 from latdoctor.collectors.base import SourceAvailability
-from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, OWN_WORDS, QUANTITIES, SignalValue, told_of
+from latdoctor.collectors.nvml import GPU_SIGNALS
+from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, OWN_WORDS, SignalValue, told_of
 from latdoctor.collectors.nvml.samples import (
     LOST,
     NO_PERMISSION,
@@ -36,20 +37,7 @@ _HELP = {
     NO_PERMISSION: "run as root, or as the user who runs the server",
 }
 
-GPU_SIGNALS = (
-    *(quantity.signal for quantity in QUANTITIES),
-    "gpu.name",
-    "gpu.uuid",
-    "gpu.pci",
-    "gpu.pcie.generation_ratio",
-    "gpu.ecc.uncorrectable_rate",
-    "gpu.pcie.replay_rate",
-    "gpu.nvlink.error_rate",
-    "gpu.processes",
-    "gpu.foreign_processes",
-)
 RATES = frozenset({"gpu.ecc.uncorrectable_rate", "gpu.pcie.replay_rate", "gpu.nvlink.error_rate"})
-SIGNALS = (*GPU_SIGNALS, "gpu.count", "gpu.count_expected", "gpu.driver_version", "gpu.cuda_driver_version")
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:

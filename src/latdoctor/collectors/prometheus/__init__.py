@@ -1,1 +1,35 @@
 """Metrics pages: scraped over a window, or read from files."""
+
+from __future__ import annotations
+
+from latdoctor.collectors.base import Collector, SourceReader
+
+NAME = "prometheus"
+TITLE = "Metrics pages"
+ANSWERING = "server.answering"
+
+
+def _signals() -> frozenset[str]:
+    """The signals of all dialects, and the changes that their pages show."""
+    from latdoctor.dialects.changes import change_signals
+    from latdoctor.dialects.loader import shipped_signals
+
+    read = shipped_signals()
+    return read | change_signals(read) | {ANSWERING}
+
+
+def _reader() -> SourceReader:
+    from latdoctor.collectors.prometheus.collector import READER
+
+    return READER
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title=TITLE,
+    signals=_signals,
+    is_requested=lambda request: bool(request.servers or request.metrics),
+    reader=_reader,
+    option="--server URL (or --metrics FILE)",
+    cost="takes the window",
+)

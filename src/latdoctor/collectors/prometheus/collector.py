@@ -8,8 +8,8 @@ from pathlib import Path
 from msgspec import structs
 
 from latdoctor.collectors import pipes
-from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult, SourceAvailability
-from latdoctor.collectors.prometheus import exposition
+from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
+from latdoctor.collectors.prometheus import ANSWERING, NAME, exposition
 from latdoctor.collectors.prometheus.discovery import discover_pages
 from latdoctor.collectors.prometheus.scrape import (
     artifact_file_name,
@@ -18,8 +18,7 @@ from latdoctor.collectors.prometheus.scrape import (
     parse_target,
     scrape_over_window,
 )
-from latdoctor.dialects.changes import change_signals
-from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.loader import shipped, shipped_signals
 from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, join_notes
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
@@ -29,8 +28,6 @@ from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window
 from latdoctor.sanitize import clean
 
-NAME = "prometheus"
-TITLE = "Metrics pages"
 _FAMILIES_SHOWN = 5
 _LINES_SHOWN = 5
 _MAX_SAVED = 64
@@ -39,11 +36,8 @@ _HALF = "its last number may be truncated"
 _STOPPED = "until the server stopped answering"
 _AGAIN = "fetch the page again"
 
-_READ = frozenset(signal for dialect in shipped() for signal in dialect.signals)
-ANSWERING = "server.answering"
-_PROVIDES = _READ | change_signals(_READ) | {ANSWERING}
 # Signals hidden by an unreachable server. Hardware signals have other sources.
-_HIDDEN = tuple(sorted(signal for signal in _READ if not signal.startswith(("gpu.", "host."))))
+_HIDDEN = tuple(sorted(signal for signal in shipped_signals() if not signal.startswith(("gpu.", "host."))))
 # An installed latdoctor comes without its source tree, so this names the online page.
 _ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 
@@ -271,14 +265,4 @@ def _preflight() -> Sequence[SourceAvailability]:
     return sights
 
 
-COLLECTOR = Collector(
-    name=NAME,
-    title=TITLE,
-    provides=_PROVIDES,
-    is_requested=_is_requested,
-    collect=_collect,
-    parse=_parse,
-    preflight=_preflight,
-    option="--server URL (or --metrics FILE)",
-    cost="takes the window",
-)
+READER = SourceReader(_collect, _parse, _preflight)

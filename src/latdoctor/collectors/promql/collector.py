@@ -10,20 +10,18 @@ from msgspec import structs
 
 from latdoctor.collectors.base import (
     Clock,
-    Collector,
     CollectRequest,
     CollectResult,
     PrometheusServer,
     SourceAvailability,
+    SourceReader,
 )
 from latdoctor.collectors.prometheus.scrape import artifact_file_name
-from latdoctor.collectors.promql import client, label_changes, query_plan
+from latdoctor.collectors.promql import CHANGES, NAME, client, label_changes, query_plan
 from latdoctor.collectors.promql.client import QueryResult
 from latdoctor.collectors.promql.evidence import (
-    NAME,
     AnsweredQuery,
     evidence_of,
-    provided_signals,
     scrape_interval,
     server_signals,
 )
@@ -44,7 +42,6 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.evidence.model import to_json as canonical
 
-TITLE = "Prometheus server"
 _PLAN = "00-plan.json"
 _PATIENCE, _ROUNDS = 3, 3  # timeouts for all queries, in three rounds; the runner abandons a collector after more
 _READ = (query_plan.FOUND, query_plan.NAMES, query_plan.LAST, query_plan.GROWTH, query_plan.LEVEL)
@@ -135,7 +132,7 @@ class _QuerySession:
                 return  # the same reason for all queries that were sent
             lost = {name for one in failed if one.role in _READ for name in one.names}
             roles = {one.role for one in failed}
-            hidden = {*_hidden_by(lost, shipped()), *(label_changes.SIGNALS if roles & label_changes.ROLES else ())}
+            hidden = {*_hidden_by(lost, shipped()), *(CHANGES if roles & label_changes.ROLES else ())}
             reason = f"{samples}: {len(failed)} of the queries ({', '.join(sorted(roles))}): {why}"
             yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step)
 
@@ -182,15 +179,4 @@ def _preflight() -> Sequence[SourceAvailability]:
     ]
 
 
-COLLECTOR = Collector(
-    name=NAME,
-    title=TITLE,
-    provides=provided_signals() | label_changes.SIGNALS,
-    is_requested=_is_requested,
-    collect=_collect,
-    parse=_parse,
-    preflight=_preflight,
-    # Its signals are those of metrics pages, which are suggested instead.
-    option="",
-    cost="some queries to that server",
-)
+READER = SourceReader(_collect, _parse, _preflight)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from latdoctor.collectors.promql import label_changes
+from latdoctor.collectors.promql import NAME, label_changes
 from latdoctor.collectors.promql import query_plan as plans
 from latdoctor.collectors.promql.client import QueryResult, QuerySeries
 from latdoctor.collectors.promql.query_plan import (
@@ -21,7 +21,7 @@ from latdoctor.collectors.promql.query_plan import (
 )
 from latdoctor.collectors.promql.synthetic_pages import PageBuilder, own_labels
 from latdoctor.collectors.time_range import format_utc
-from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.loader import shipped, shipped_signals
 from latdoctor.dialects.metrics_page import ScrapedPage
 from latdoctor.dialects.model import Dialect, join_notes
 from latdoctor.dialects.page_series import DialectView
@@ -30,7 +30,6 @@ from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence, Gap, Origin, Series, Subject
 from latdoctor.sanitize import clean
 
-NAME = "promql"
 _FEWEST = 4  # points of a curve
 _NEAR = 0.02  # of the window; a target younger by more gets a note
 _SHOWN = 5
@@ -206,14 +205,9 @@ def _gaps(
         yield Gap(NAME, reason, (), None, "part of the result may be missing: check the stores behind it", origin)
 
 
-def provided_signals() -> frozenset[str]:
-    """The signals that a Prometheus server may provide."""
-    return frozenset(signal for dialect in shipped() for signal in dialect.signals)
-
-
 def server_signals() -> frozenset[str]:
     """The signals without another source; an unread target does not hide hardware signals."""
-    return frozenset(signal for signal in provided_signals() if not signal.startswith(("gpu.", "host.")))
+    return frozenset(signal for signal in shipped_signals() if not signal.startswith(("gpu.", "host.")))
 
 
 def _down(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> Iterator[tuple[PrometheusTarget, str]]:

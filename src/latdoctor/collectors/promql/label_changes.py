@@ -113,7 +113,6 @@ def step_changes(values: Mapping[int, float]) -> Iterator[tuple[int, float, floa
 
 LABEL, START, BUILD, CONFIG, RELOAD, REPLICAS = "label", "start", "build", "config", "reload", "replicas"
 ROLES = frozenset({LABEL, START, BUILD, CONFIG, RELOAD, REPLICAS})
-SIGNALS = frozenset({"change.process_start", "change.model", "change.version", "change.config", "change.replicas"})
 STEPS = 240  # finer than curves: a minute matters between a change and its effect, and these are few series
 BEFORE = 1800.0  # seconds; the range of "shortly before"
 _MOST = 50  # events per query; the newest are kept

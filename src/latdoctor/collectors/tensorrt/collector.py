@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from latdoctor.collectors.base import SourceAvailability
-from latdoctor.collectors.input_files import MAX_FILES, FileFinder, NamedFile, file_collector, safe_name, unique_name
-from latdoctor.collectors.tensorrt import build_log, file_formats
+from latdoctor.collectors.input_files import MAX_FILES, FileFinder, NamedFile, file_reader, safe_name, unique_name
+from latdoctor.collectors.tensorrt import NAME, SIGNALS, build_log, file_formats
 from latdoctor.collectors.tensorrt import evidence as engine_evidence
 from latdoctor.collectors.tensorrt.build_log import BuildLog
 from latdoctor.collectors.tensorrt.engine import EngineFiles
@@ -21,7 +21,6 @@ from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
 
-NAME = engine_evidence.NAME
 # How the files of one engine end, longest first; trt-engine-explorer's names, and those that people give.
 _ENDINGS = (
     ".profile.metadata.json", ".build.metadata.json", ".metadata.json", ".layer_info.json", ".layerinfo.json",
@@ -120,9 +119,8 @@ def _neighbours(path: Path) -> Iterator[Path]:
             yield other
 
 
-COLLECTOR = file_collector(
-    lambda: FileFinder(NAME, engine_evidence.SIGNALS, _ENDINGS, _HOW),
-    title="TensorRT engines",
+READER = file_reader(
+    lambda: FileFinder(NAME, SIGNALS, _ENDINGS, _HOW),
     paths=lambda request: request.tensorrt,
     named=_named,
     parse=parse,
@@ -132,5 +130,4 @@ COLLECTOR = file_collector(
         "fusion, number types, tensor cores, conversions and the host's share of an engine",
         "trtexec --exportLayerInfo=m.graph.json --exportProfile=m.profile.json; --tensorrt FILE",
     ),
-    option="--tensorrt FILE",
 )

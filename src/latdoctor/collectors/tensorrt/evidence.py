@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from latdoctor.collectors.tensorrt import engine
+from latdoctor.collectors.tensorrt import NAME, engine
 from latdoctor.collectors.tensorrt import engine as judged
 from latdoctor.collectors.tensorrt.engine import EngineFiles, LayerShare, SourcedValue
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject, Value
 from latdoctor.units import format_value
 
-NAME = "tensorrt"
 _COUNTS = tuple(f"engine.{name}.count" for name in (*engine.KINDS, "fallback"))
 _SHARES = tuple(f"engine.{name}.time_share" for name in (*engine.KINDS, "fallback"))
 _LAYERS = ("engine.layers", "engine.bits", "engine.input", "engine.quantising.layer_share", *_COUNTS)
@@ -19,7 +18,6 @@ _RUNS = ("engine.compute.median", "engine.enqueue.median", "engine.enqueue_ratio
 _BUILD = ("engine.rejected", "engine.unconstrained", "engine.reformats_needed")
 _SHAPE, _FOREIGN = "engine.shape_refused", "engine.foreign_device"
 _TIME = "engine.layer_time"
-SIGNALS = (*_LAYERS, *_SHARES, *_RUNS, *_BUILD, _SHAPE, _FOREIGN, _TIME, "engine.device", "engine.precision")
 
 _EXPORT = "trtexec --loadEngine=FILE --exportLayerInfo=FILE.graph.json --exportProfile=FILE.profile.json"
 _DETAILED = "build with --profilingVerbosity=detailed, then " + _EXPORT

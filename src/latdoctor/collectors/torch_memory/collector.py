@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from latdoctor.collectors.base import SourceAvailability
-from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collector, safe_name, unique_name
+from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
+from latdoctor.collectors.torch_memory import NAME, SIGNALS, safe_unpickle
 from latdoctor.collectors.torch_memory import evidence as memory_evidence
-from latdoctor.collectors.torch_memory import safe_unpickle
 from latdoctor.collectors.torch_memory.snapshot import MAX_BYTES, AllocatorStats, looks_like, snapshot, stats
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
 
-NAME = memory_evidence.NAME
 # Files of one process are named alike: server.snapshot.pickle, server.stats-1.json, server.stats-2.json.
 _FORMS = re.compile(
     r"[._-]*(?:memory|mem|cuda|torch)?[._-]*(?:snapshot|stats|history)[._-]*(?:first|last|before|after|\d+)?$",
@@ -75,7 +74,7 @@ def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
     """Adds what this kind of file never tells as gaps, and takes away those that another file filled."""
     known = {reading.signal for reading in found.readings}
     subjects = [subject.id for subject in found.subjects]
-    missing = tuple(signal for signal in memory_evidence.SIGNALS if signal not in known)
+    missing = tuple(signal for signal in SIGNALS if signal not in known)
     gaps = [gap for gap in found.gaps if not gap.signals or not known.issuperset(gap.signals)]
     hidden = {signal for gap in gaps for signal in gap.signals}
     left = tuple(signal for signal in missing if signal not in hidden)
@@ -89,14 +88,13 @@ def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
     return Evidence(found.subjects, found.readings, gaps=tuple(gaps))
 
 
-COLLECTOR = file_collector(
+READER = file_reader(
     lambda: FileFinder(
         NAME,
-        memory_evidence.SIGNALS,
+        SIGNALS,
         (".json", ".pickle", ".pkl"),
         "give what torch.cuda.memory._dump_snapshot wrote, or torch.cuda.memory_stats() as JSON",
     ),
-    title="PyTorch's allocator",
     paths=lambda request: request.torch_memory,
     named=_named,
     parse=parse,
@@ -106,5 +104,4 @@ COLLECTOR = file_collector(
         "fragmentation, retries, failures and segments taken while serving",
         "torch.cuda.memory._dump_snapshot(FILE), torch.cuda.memory_stats() as JSON; --torch-memory FILE",
     ),
-    option="--torch-memory FILE",
 )

@@ -10,18 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from latdoctor.collectors.torch_memory import NAME
 from latdoctor.collectors.torch_memory.snapshot import AllocationHistory, AllocatorStats, MemoryPool, MemorySnapshot
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject
 from latdoctor.units import format_value
 
-NAME = "torch_memory"
 _HELD = ("alloc.reserved", "alloc.allocated", "alloc.segments", "alloc.inactive_split_ratio", "alloc.inactive_ratio")
 _HOLES = ("alloc.fragmentation", "alloc.largest_hole")
 _LIFE = ("alloc.retries", "alloc.ooms")
 _GROWN = ("alloc.retries_grown", "alloc.ooms_grown", "alloc.device_calls_grown", "alloc.grown_allocations")
 _HISTORY = ("alloc.history_span", "alloc.history_segments", "alloc.history_segment_rate", "alloc.history_ooms")
 _FITTING = ("alloc.ooms_despite_room",)
-SIGNALS = (*_HELD, *_HOLES, *_LIFE, *_GROWN, *_HISTORY, *_FITTING)
 
 SNAPSHOT_TOO = "take a snapshot too: torch.cuda.memory._dump_snapshot(FILE)"
 STATS_TOO = "save torch.cuda.memory_stats() as JSON too, twice, some minutes apart"

@@ -12,10 +12,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from latdoctor.collectors.base import SourceAvailability
-from latdoctor.collectors.input_files import FileFinder, NamedFile, file_collector, safe_name, unique_name
-from latdoctor.collectors.torch_trace import evidence as trace_evidence
+from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
+from latdoctor.collectors.torch_trace import NAME, SIGNALS
 from latdoctor.collectors.torch_trace.json_stream import HOW_TO_RECORD, is_packed
-from latdoctor.collectors.torch_trace.readings import NAME
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
@@ -62,7 +61,7 @@ def _unread(artifact: Artifact, why: SourceError, subject: str | None) -> Gap:
     return Gap(
         source=NAME,
         reason=f"{why.where or artifact.source}: {why.what}",
-        signals=trace_evidence.SIGNALS,
+        signals=SIGNALS,
         subject=subject,
         next_step=why.next_step,
         origin=Origin(artifact.name),
@@ -73,9 +72,8 @@ def _short(path: Path) -> str:
     return safe_name(_ENDINGS.sub("", path.name), "trace")
 
 
-COLLECTOR = file_collector(
-    lambda: FileFinder(NAME, trace_evidence.SIGNALS, (".json", ".json.gz"), HOW_TO_RECORD),
-    title="profiler traces",
+READER = file_reader(
+    lambda: FileFinder(NAME, SIGNALS, (".json", ".json.gz"), HOW_TO_RECORD),
     paths=lambda request: request.traces,
     named=_named,
     parse=parse,
@@ -85,5 +83,4 @@ COLLECTOR = file_collector(
         "GPU busy, launches, allocations, synchronisation and copies of a few seconds of the service",
         "export a trace with torch.profiler on the serving thread, then --trace FILE",
     ),
-    option="--trace FILE",
 )

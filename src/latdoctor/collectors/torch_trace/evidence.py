@@ -30,34 +30,7 @@ _COMPILES = ("compile.trace_steady", "compile.trace_time_share", "code.loads_ste
 _STEADY = ("alloc.device_calls_steady", "alloc.device_rate", "alloc.device_time_share", *_COMPILES)
 _WARM_UP = ("alloc.warmup_calls", "alloc.warmup_time", "start.context_init", "start.cold_time", "start.cold_share")
 _CALLS = (*_LAUNCHES, *_SYNCS, *_STEADY, *_WARM_UP, *_COPY_CALLS, "gap.host_share")
-# What only some traces hold: steps that were marked, operators with ids, modules, calls with those of their kernels.
-_WHERE_TOLD = (
-    "trace.steps",
-    "kernel.per_step",
-    "step.duration.mean",
-    "kernel.time_share",
-    "kernel.kind_share",
-    "operator.gpu_share",
-    "operator.host_time",
-    "layer.host_time",
-    "layer.gpu_share",
-    "layer.operator_share",
-    "launch.delay.median",
-    "launch.delay.p99",
-    "launch.queued_share",
-    "launch.queue_wait.median",
-)
 _ALLOCATIONS = ("alloc.device_calls",)
-SIGNALS = (
-    "trace.has_gpu",
-    "trace.span",
-    *_KERNELS,
-    *_CALLS,
-    *_ALLOCATIONS,
-    *_COPIES,
-    *_WHERE_TOLD,
-    "cuda.error_calls",
-)
 
 _RECORD_GPU = (
     "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] on the thread that serves, with CUPTI "

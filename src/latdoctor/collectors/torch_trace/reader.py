@@ -9,10 +9,10 @@ from time import monotonic
 import msgspec
 
 from latdoctor.collectors.base import progress_listener, report_progress
+from latdoctor.collectors.torch_trace import NAME
 from latdoctor.collectors.torch_trace.event_store import TraceStore
 from latdoctor.collectors.torch_trace.json_stream import HOW_TO_RECORD, KinetoReader
 from latdoctor.collectors.torch_trace.parallel import ChildProcess, first_done, processors, second_half
-from latdoctor.collectors.torch_trace.readings import NAME
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from latdoctor.collectors.torch_trace import NAME
 from latdoctor.collectors.torch_trace.summary import CopySummary, KernelTotals, LayerTime, TraceSummary
 from latdoctor.evidence.model import Gap, Labels, Origin, Reading, Value, Window
 from latdoctor.units import format_value
 
-NAME = "torch_trace"
 SHOWN = 4  # names in one place
 
 

@@ -41,11 +41,11 @@ def main() -> None:
     states, window, pid = sys.argv[1:]
     watched = {"none": None, "parent": os.getppid()}.get(pid, pid)
     request = CollectRequest(nvml=True, window=float(window), pid=None if watched is None else int(watched))
-    collected = nvml.COLLECTOR.collect(request, SteppingClock(json.loads(Path(states).read_text())))
+    collected = nvml.READER.collect(request, SteppingClock(json.loads(Path(states).read_text())))
     answer = {
         "artifacts": [artifact.read().decode() for artifact in collected.artifacts],
         "gaps": collected.gaps,
-        "sights": nvml.COLLECTOR.preflight(),
+        "sights": nvml.READER.preflight(),
     }
     sys.stdout.buffer.write(msgspec.json.encode(answer))
 
