@@ -17,11 +17,12 @@ from bench.rca.columns import given
 
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evaluation.baselines.adapter import StoredScores, keep, seed_of, stored_methods
+from latdoctor.evaluation.baselines.inputs import signals
 from latdoctor.evaluation.baselines.methods import MetricScores, Signals, ranked, shuffled
 from latdoctor.evaluation.benchmark import METHODS
 from latdoctor.evaluation.ground_truth import split
 from latdoctor.evaluation.method_comparison import comparable_runs, compare_methods
-from latdoctor.evaluation.store import RecordedRun, recordings, signals
+from latdoctor.evaluation.store import RecordedRun, recordings
 from latdoctor.sanitize import clean
 
 HERE = Path(__file__).parent
@@ -42,7 +43,7 @@ def main() -> None:
         raise OperationError("holds no recording to judge peers on", where=str(options.recordings))
     with subprocess.Popen([ready(), str(HERE / "ht.py")], stdin=PIPE, stdout=PIPE, text=True) as child:
         for name, adjusted in HT_VARIANTS.items():
-            scored = {one.truth.run: _scored(child, one, name, adjusted=adjusted) for one in runs}
+            scored = {one.run: _scored(child, one, name, adjusted=adjusted) for one in runs}
             print(f"wrote {keep(options.recordings, StoredScores(name, scored))}", file=sys.stderr)
         if child.stdin:
             child.stdin.close()

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from latdoctor.evaluation.baselines.inputs import is_latency, signal_of, target
-from latdoctor.evaluation.baselines.methods import Signals, correlation_of_ranks
+from latdoctor.evaluation.baselines.methods import Signals, correlation_of_ranks, is_latency, signal_of, target
 from latdoctor.evidence.catalogue import TIERS, catalogue
 
 Values = NDArray[np.float64]

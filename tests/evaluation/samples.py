@@ -16,7 +16,7 @@ ref_queue_depth{{replica="0"}} {count}
 """
 
 
-def truth(run: str, *causes: str, kind: RunKind = RunKind.LIVE, severity: str = "usual") -> GroundTruth:
+def ground_truth(run: str, *causes: str, kind: RunKind = RunKind.LIVE, severity: str = "usual") -> GroundTruth:
     return GroundTruth(run, kind, scenario=run, seed=1, severity=severity, causes=causes)
 
 
@@ -62,4 +62,4 @@ def attempt(run: str = "x", *causes: str, spoiled: Sequence[str] = ()) -> Record
     reported = IncidentContext(
         TimeRange(START + 1, START + 7), TimeRange(START + 9, START + 17), "http://127.0.0.1:2/metrics"
     )
-    return RecordingAttempt(recording(servers=2), reported, truth(run, *causes), tuple(spoiled))
+    return RecordingAttempt(recording(servers=2), reported, ground_truth(run, *causes), tuple(spoiled))

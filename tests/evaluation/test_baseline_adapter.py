@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import BundleError
-from latdoctor.evaluation.baselines import BASELINES
 from latdoctor.evaluation.baselines.adapter import StoredScores, from_source, keep, seed_of, stored_methods
-from latdoctor.evaluation.baselines.methods import MetricScores
+from latdoctor.evaluation.baselines.methods import BASELINES, MetricScores
 from latdoctor.evaluation.benchmark import METHODS
 from latdoctor.evaluation.ground_truth import IncidentContext, TimeRange, split
 from latdoctor.evaluation.method_comparison import compare_methods
@@ -28,7 +27,9 @@ SIGNAL = {SEEN: "arrival.rate", OTHER: "batch.wait", UNSEEN: "host.psi.io_some"}
 
 
 def played(name: str, *causes: str) -> RecordedRun:
-    return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), samples.truth(name, *causes))
+    return RecordedRun(
+        Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), samples.ground_truth(name, *causes)
+    )
 
 
 RUNS = tuple(played(f"{cause}-{number}", cause) for cause in (SEEN, OTHER, UNSEEN) for number in range(4))
@@ -36,7 +37,7 @@ RUNS = tuple(played(f"{cause}-{number}", cause) for cause in (SEEN, OTHER, UNSEE
 
 def telling(recorded: RecordedRun) -> MetricScores:
     """A peer that always puts the right signal first."""
-    return MetricScores("p", ((SIGNAL[recorded.truth.causes[0]], 2.0), ("queue.depth", 1.0)))
+    return MetricScores("p", ((SIGNAL[recorded.causes[0]], 2.0), ("queue.depth", 1.0)))
 
 
 def test_who_enters_is_every_peer() -> None:
@@ -55,7 +56,7 @@ def test_a_peer_that_ranks_well_names_well_and_causes_that_it_never_saw_too() ->
 
 def test_a_peer_that_fails_at_a_run_loses_that_run() -> None:
     def failing(recorded: RecordedRun) -> MetricScores:
-        return MetricScores("p", failed="out of its depth") if recorded.truth.run.endswith("2") else telling(recorded)
+        return MetricScores("p", failed="out of its depth") if recorded.run.endswith("2") else telling(recorded)
 
     said: list[str] = []
     (found,) = compare_methods((from_source("p", failing),), RUNS, split(), said.append)
@@ -67,7 +68,7 @@ def test_a_run_is_judged_by_a_mapping_that_never_saw_it() -> None:
     """Each run has a signal of its own, by which it could be remembered and nothing could be learnt."""
 
     def odd(recorded: RecordedRun) -> MetricScores:
-        return MetricScores("p", ((f"odd.{recorded.truth.run}", 1.0),))
+        return MetricScores("p", ((f"odd.{recorded.run}", 1.0),))
 
     (found,) = compare_methods((from_source("p", odd),), RUNS, split(), print)
     assert found.ac1.right == 0
@@ -75,7 +76,7 @@ def test_a_run_is_judged_by_a_mapping_that_never_saw_it() -> None:
 
 def test_every_run_has_a_shuffle_of_its_own() -> None:
     assert len({seed_of(one) for one in RUNS}) == len(RUNS)
-    assert seed_of(RUNS[0]) == seed_of(played(RUNS[0].truth.run))
+    assert seed_of(RUNS[0]) == seed_of(played(RUNS[0].run))
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from latdoctor.evaluation.baselines import BASELINES, methods
-from latdoctor.evaluation.baselines.inputs import target
-from latdoctor.evaluation.baselines.methods import BaselineMethod, MetricScores, ranked, scored
+from latdoctor.evaluation.baselines import methods
+from latdoctor.evaluation.baselines.methods import (
+    BASELINES,
+    BaselineMethod,
+    MetricScores,
+    ranked,
+    scored,
+    target,
+)
 
 Values = NDArray[np.float64]
 Signals = Mapping[str, tuple[Values, Values]]

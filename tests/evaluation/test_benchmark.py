@@ -16,7 +16,6 @@ from latdoctor.errors import BundleError, OperationError
 from latdoctor.evaluation import benchmark, recording, report
 from latdoctor.evaluation.calibration import GRID, calibrate
 from latdoctor.evaluation.diagnose_runs import DiagnosedVariant
-from latdoctor.evaluation.fixture_export import anonymized
 from latdoctor.evaluation.ground_truth import IncidentContext, RunKind, TimeRange, split
 from latdoctor.evaluation.method_comparison import (
     CauseRanker,
@@ -26,11 +25,20 @@ from latdoctor.evaluation.method_comparison import (
     method_score,
 )
 from latdoctor.evaluation.run_spec import RunSpec
-from latdoctor.evaluation.scoring import OURSELVES, score
-from latdoctor.evaluation.store import CONTEXTS, SPOILED, TRIES, TRUTHS, RecordedRun, RecordingStore, recordings
+from latdoctor.evaluation.scoring import OURSELVES, MethodInput, score
+from latdoctor.evaluation.store import (
+    CONTEXTS,
+    GROUND_TRUTHS,
+    SPOILED,
+    TRIES,
+    RecordedRun,
+    RecordingStore,
+    anonymized,
+    recordings,
+)
 from latdoctor.evidence.bundle_files import opened
 from tests.cli.running import run
-from tests.evaluation.samples import attempt, truth
+from tests.evaluation.samples import attempt, ground_truth
 
 KINDS = ("infra.gpu.thermal-throttle", "infra.gpu.xid-fault", "infra.driver.cuda-errors", "healthy")
 
@@ -112,7 +120,7 @@ def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
 ) -> None:
     copied = RecordingStore(Path(shutil.copytree(folder, tmp_path / "copied")))
     run = copied.runs()[0]
-    copied.write(TRUTHS, run, structs.replace(copied.truth(run), **changed))
+    copied.write(GROUND_TRUTHS, run, structs.replace(copied.ground_truth(run), **changed))
     with pytest.raises(BundleError, match=message):
         list(recordings(copied.folder))
 
@@ -120,7 +128,7 @@ def test_a_truth_that_contradicts_its_run_or_the_catalogue_is_not_scored(
 def test_context_file_with_ground_truth_is_rejected(folder: Path, tmp_path: Path) -> None:
     copied = RecordingStore(Path(shutil.copytree(folder, tmp_path / "copied")))
     run = copied.runs()[0]
-    shutil.copy(copied.json(TRUTHS, run), copied.json(CONTEXTS, run))
+    shutil.copy(copied.json(GROUND_TRUTHS, run), copied.json(CONTEXTS, run))
     with pytest.raises(BundleError, match="damaged: Object contains unknown field"):
         list(recordings(copied.folder))
 
@@ -128,7 +136,7 @@ def test_context_file_with_ground_truth_is_rejected(folder: Path, tmp_path: Path
 def test_temperature_is_fitted_on_tuned_families_and_judged_on_others(
     folder: Path, found: Sequence[DiagnosedVariant]
 ) -> None:
-    truths = {one.truth.run: one.truth for one in recordings(folder)}
+    truths = {one.run: one.ground_truth for one in recordings(folder)}
     fit = calibrate(truths, found, shipped(), split())
     assert fit.temperature in GRID
     assert fit.judged_on == 2, "the driver's errors, and the healthy one"
@@ -148,7 +156,7 @@ def test_answers_are_the_same_by_several_processes(folder: Path, found: Sequence
 
 
 def played(name: str, *causes: str) -> RecordedRun:
-    return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), truth(name, *causes))
+    return RecordedRun(Path(name), IncidentContext(TimeRange(0, 1), TimeRange(2, 3)), ground_truth(name, *causes))
 
 
 def test_methods_are_fitted_on_tuned_families_and_a_crash_is_a_failure() -> None:
@@ -156,10 +164,10 @@ def test_methods_are_fitted_on_tuned_families_and_a_crash_is_a_failure() -> None
     learnt: list[str] = []
 
     def fit(training: Sequence[RecordedRun]) -> CauseRanker:
-        learnt.extend(one.truth.run for one in training)
+        learnt.extend(one.run for one in training)
 
         def scorer(recorded: RecordedRun) -> Sequence[str]:
-            if recorded.truth.run == "b":
+            if recorded.run == "b":
                 raise OperationError("ZeroDivisionError: no variance")
             return ("app.load.burst",)
 
@@ -169,7 +177,7 @@ def test_methods_are_fitted_on_tuned_families_and_a_crash_is_a_failure() -> None
         raise OperationError("too few")
 
     said: list[str] = []
-    entered = (RankingMethod("sound", "scraped", fit), RankingMethod("broken", "signals", breaks))
+    entered = (RankingMethod("sound", MethodInput.SCRAPED, fit), RankingMethod("broken", MethodInput.SIGNALS, breaks))
     sound, broken = compare_methods(entered, runs, split(), said.append)
     assert learnt == ["a"]
     assert (sound.ac1.right, sound.ac1.of, sound.crashed) == (1, 2, 1)
@@ -178,7 +186,10 @@ def test_methods_are_fitted_on_tuned_families_and_a_crash_is_a_failure() -> None
     assert any("no variance" in line for line in said)
     assert "broken cannot be fitted: too few" in said
     ours = method_score(
-        OURSELVES, "bundle", [MethodRanking(one.truth, one.truth.causes, 0.1) for one in runs[:2]], split()
+        OURSELVES,
+        MethodInput.BUNDLE,
+        [MethodRanking(one.causes, one.causes, 0.1) for one in runs[:2]],
+        split(),
     )
     beside = structs.replace(score({}, (), split()), peers=(ours, sound, broken))
     text = report.summary(beside)
@@ -314,14 +325,14 @@ def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
 
 
 def test_diagnosis_gets_the_bundle_alone(folder: Path, found: Sequence[DiagnosedVariant], tmp_path: Path) -> None:
-    """The answer is the same where truth and everything else of the run are gone."""
+    """The answer is the same where ground_truth and everything else of the run are gone."""
     from latdoctor.diagnosis.diagnose import Stamp, diagnose
     from latdoctor.pipeline import case, seen
 
-    (one,) = [one for one in recordings(folder) if "xid" in one.truth.run]
+    (one,) = [one for one in recordings(folder) if "xid" in one.run]
     alone = tmp_path / "bundle.tar.zst"
     alone.write_bytes(one.bundle.read_bytes())
     with opened(alone) as bundle:
         answer = diagnose(case(bundle, *seen(bundle)), shipped(), Stamp("x", ""))
-    before = next(x.answered for x in found if x.answered.run == one.truth.run and x.answered.view == "plain")
+    before = next(x.answered for x in found if x.answered.run == one.run and x.answered.view == "plain")
     assert [cause.id for cause in answer.causes] == [cause.id for cause in before.ranked]

@@ -9,18 +9,18 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latdoctor.diagnosis import rule_loader
-from latdoctor.evaluation.baselines import metric_to_cause
 from latdoctor.evaluation.baselines.methods import MetricScores
 from latdoctor.evaluation.baselines.metric_to_cause import (
-    LIKENESS,
-    VOTES,
     CauseMapping,
+    MappingKind,
     TrainingRun,
     fit,
     from_rules,
     named,
     refitted,
 )
+from latdoctor.evaluation.report import mapping_tables
+from latdoctor.evaluation.scoring import MethodInput
 from latdoctor.evidence.catalogue import catalogue
 
 CAUSES = ("app.a", "app.b", "infra.c")
@@ -70,7 +70,7 @@ def test_a_run_that_was_trained_on_is_read_by_what_the_others_taught() -> None:
     assert named(fitted, odd.scored)[0] == "app.a"
     without = refitted(fitted, training[:-1], {})
     assert "sig.odd" not in without.table
-    assert (without.reading, without.depth, without.strength) == (fitted.reading, fitted.depth, fitted.strength)
+    assert (without.kind, without.depth, without.strength) == (fitted.kind, fitted.depth, fitted.strength)
 
 
 def test_the_run_that_is_judged_teaches_nothing() -> None:
@@ -138,9 +138,9 @@ def test_any_training_gives_a_reading(given_runs: list[tuple[MetricScores, list[
     fitted = fit("p", training, PRIOR)
     assert 0 <= fitted.left_out <= 1
     assert 0 <= fitted.cause_left_out <= 1
-    assert fitted.reading in (VOTES, LIKENESS)
+    assert fitted.kind in MappingKind
     assert all(np.isfinite(weight) and weight > 0 for own in fitted.table.values() for weight in own.values())
-    if fitted.reading == VOTES:
+    if fitted.kind is MappingKind.VOTES:
         assert all(sum(own.values()) == pytest.approx(1) for own in fitted.table.values() if own)
     answer = named(fitted, asked)
     assert len(set(answer)) == len(answer)
@@ -153,7 +153,7 @@ def test_a_reading_is_kept_as_json() -> None:
 
 
 def test_tables_have_the_main_causes_of_each_signal() -> None:
-    methods, signals = metric_to_cause.tables({"scraped": [fit("p", runs(), PRIOR)]}, {"p": "The peer"})
+    methods, signals = mapping_tables({MethodInput.SCRAPED: [fit("p", runs(), PRIOR)]}, {"p": "The peer"})
     assert methods.rows[0][0] == "The peer"
     assert any(row[0] == "sig.a" and row[1].startswith("app.a ") for row in signals.rows)
     assert ("sig.d", "infra.d 1.00") in signals.rows

@@ -13,11 +13,12 @@ import pytest
 from latdoctor.collectors.base import Collector, CollectRequest, CollectResult, SourceReader
 from latdoctor.errors import UsageError
 from latdoctor.evaluation import machine_state, recording, run_matrix
+from latdoctor.evaluation.baselines.inputs import signals
 from latdoctor.evaluation.ground_truth import RunKind, split
 from latdoctor.evaluation.recording import RecordingAttempt, SourceSampler, sampling
 from latdoctor.evaluation.run_spec import LONG, RunSpec, injected_causes, scenario_of
 from latdoctor.evaluation.scoring import PAIR_RUNS
-from latdoctor.evaluation.store import RecordingStore, recordings, signals
+from latdoctor.evaluation.store import RecordingStore, recordings
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.lab.run_report import CauseEffect, PhaseReport, RunReport
@@ -95,10 +96,10 @@ def late(phase: str = "") -> LoadProblem:
     return LoadProblem(LoadProblemCode.GENERATOR_LATE, "late", phase)
 
 
-def report(*truth: CauseEffect, problems: tuple[LoadProblem, ...] = (), good: int = 100) -> RunReport:
+def report(*ground_truth: CauseEffect, problems: tuple[LoadProblem, ...] = (), good: int = 100) -> RunReport:
     phase = msgspec.structs.replace(PHASE, good=good)
     draining = msgspec.structs.replace(PHASE, name="draining")
-    return RunReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), problems, None, truth)
+    return RunReport("x", 1, 10.0, 0.0, 0.5, "incident", (phase, draining), problems, None, ground_truth)
 
 
 @pytest.mark.parametrize(
@@ -275,7 +276,7 @@ def test_faults_together_are_left_out_one_at_a_time() -> None:
     assert both.clients_proxy
     assert both.dependency is not None
     assert len(both.incident.faults) == 2
-    left = [truth.without["incident"].faults for truth in both.causes]
+    left = [ground_truth.without["incident"].faults for ground_truth in both.causes]
     assert left == [both.incident.faults[1:], both.incident.faults[:1]]
 
 
@@ -288,7 +289,7 @@ def test_a_long_run_keeps_its_faults_for_as_long() -> None:
 def test_synthetic_run_is_recorded_with_separate_ground_truth(tmp_path: Path) -> None:
     cell = RunSpec(RunKind.SYNTHETIC, "infra.gpu.thermal-throttle", "0.7", 1)
     made = recording.RunRecorder().attempt(cell, print)
-    assert made.truth.causes == ("infra.gpu.thermal-throttle",)
+    assert made.ground_truth.causes == ("infra.gpu.thermal-throttle",)
     assert made.context.incident is None
     RecordingStore(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
@@ -337,7 +338,7 @@ def test_run_on_a_real_server_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(recording, "scenario_of", lambda cell: scenario)
     made = recording.RunRecorder().attempt(RunSpec(RunKind.LIVE, "no-fault", "usual", 1), print)
-    assert made.truth.causes == ()
+    assert made.ground_truth.causes == ()
     others = ("other processes used", "the machine was too busy")  # they may run on this machine beside the test
     assert [reason for reason in made.spoiled if not any(one in reason for one in others)] == []
     assert made.context.before is not None

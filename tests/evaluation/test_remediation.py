@@ -81,7 +81,7 @@ def test_every_addressed_fault_has_a_run() -> None:
 
 @pytest.mark.parametrize(("scenario", "playbook"), listed.WRONG_PLAYBOOKS)
 def test_a_wrong_playbook_addresses_nothing_that_is_wrong_there(scenario: str, playbook: str) -> None:
-    causes = {truth.cause for truth in find(scenario).causes}
+    causes = {ground_truth.cause for ground_truth in find(scenario).causes}
     assert not causes & set(shipped().find(playbook).addresses)
 
 
@@ -265,7 +265,7 @@ def report(
     playbook: str = "",
     restored: bool | None = None,
 ) -> RemediationReport:
-    causes = tuple(truth.cause for truth in find(scenario).causes)
+    causes = tuple(ground_truth.cause for ground_truth in find(scenario).causes)
     first = SaturatedRates(100.0, 1.0, 900.0, None), SaturatedRates(170.0, 0.25, 9.0, None)
     return RemediationReport(
         run=RemediationRunSpec(kind, scenario, playbook).run,

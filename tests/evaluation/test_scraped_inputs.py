@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from latdoctor.evaluation.baselines.inputs import is_latency, signal_of
-from latdoctor.evaluation.baselines.scraped_inputs import by_metric, scraped
+from latdoctor.evaluation.baselines.inputs import by_metric, scraped
+from latdoctor.evaluation.baselines.methods import is_latency, signal_of
 from latdoctor.evaluation.store import RecordingStore, recordings
 from tests.evaluation import samples
 

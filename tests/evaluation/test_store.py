@@ -40,7 +40,7 @@ def test_a_run_that_is_there_is_not_repeated(tmp_path: Path) -> None:
     assert record(store, CELLS, player, print) == 0
     assert record(store, CELLS, player, print) == 0
     assert player.played == [1, 2, 3]
-    assert [one.truth.run for one in recordings(tmp_path)] == sorted(cell.run for cell in CELLS)
+    assert [one.run for one in recordings(tmp_path)] == sorted(cell.run for cell in CELLS)
 
 
 def test_a_spoiled_run_is_repeated_at_once_and_its_tries_are_counted(tmp_path: Path) -> None:
@@ -48,8 +48,8 @@ def test_a_spoiled_run_is_repeated_at_once_and_its_tries_are_counted(tmp_path: P
     player = Player({2: [("late",), ("unsteady", "late")]})
     assert record(store, CELLS, player, said.append) == 0
     assert player.played == [1, 2, 2, 2, 3]
-    assert store.truth(CELLS[1].run).tries == 3
-    assert store.truth(CELLS[0].run).tries == 1
+    assert store.ground_truth(CELLS[1].run).tries == 3
+    assert store.ground_truth(CELLS[0].run).tries == 1
     assert store.spoiled(CELLS[1].run) == (("late",), ("unsteady", "late"))
     assert store.losses(store.runs()) == (2, 0)
     assert store.losses([CELLS[0].run]) == (0, 0), "of the others nothing is said"
@@ -76,7 +76,7 @@ def test_a_run_that_was_interrupted_is_recorded_anew_and_keeps_its_spoiled_tries
     assert store.missing((cell,)) == (cell,)
     assert list(recordings(tmp_path)) == []
     assert record(store, (cell,), Player(), print) == 0
-    assert store.truth(cell.run).tries == 2
+    assert store.ground_truth(cell.run).tries == 2
 
 
 def test_context_and_bundle_contain_no_ground_truth(tmp_path: Path) -> None:
@@ -115,6 +115,6 @@ def test_a_truth_is_read_as_it_was_written(tmp_path: Path) -> None:
     store = RecordingStore(tmp_path)
     made = attempt("x", "app.load.burst")
     store.keep(made)
-    assert store.truth("x") == made.truth
+    assert store.ground_truth("x") == made.ground_truth
     assert store.context("x") == made.context
     assert msgspec.json.decode((tmp_path / "truths" / "x.json").read_bytes())["causes"] == ["app.load.burst"]

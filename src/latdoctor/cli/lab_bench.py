@@ -55,7 +55,7 @@ def remediation(
     from latdoctor.evaluation.remediation.report import tables as result_tables
     from latdoctor.evaluation.remediation.run_specs import planned_runs
     from latdoctor.evaluation.remediation.scores import RemediationStore
-    from latdoctor.evaluation.tables import write_tables
+    from latdoctor.evaluation.report import write_tables
     from latdoctor.evidence.model import to_json
     from latdoctor.output_file import must_be_a_folder
     from latdoctor.remediation.playbook_loader import shipped
@@ -101,22 +101,21 @@ def mapping(
 
     need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.baselines import BASELINES
     from latdoctor.evaluation.baselines.adapter import METRIC_SOURCES, readings
-    from latdoctor.evaluation.baselines.metric_to_cause import tables
+    from latdoctor.evaluation.baselines.methods import BASELINES
     from latdoctor.evaluation.ground_truth import split
     from latdoctor.evaluation.method_comparison import comparable_runs
+    from latdoctor.evaluation.report import mapping_tables, write_tables
     from latdoctor.evaluation.store import recordings
-    from latdoctor.evaluation.tables import write_tables
 
     families = split()
-    training = [one for one in comparable_runs(tuple(recordings(folder))) if not families.is_held_out(one.truth.causes)]
+    training = [one for one in comparable_runs(tuple(recordings(folder))) if not families.is_held_out(one.causes)]
     if not training:
         raise UsageError(
             "no training runs are recorded", where=str(folder), next_step="latdoctor lab bench diagnosis --folder DIR"
         )
     fitted = {metrics.name: tuple(readings(BASELINES, metrics, training)) for metrics in METRIC_SOURCES}
-    write_tables(tables(fitted, {method.name: method.title for method in BASELINES}), to)
+    write_tables(mapping_tables(fitted, {method.name: method.title for method in BASELINES}), to)
     typer.echo(f"wrote the tables of {len(training)} training runs to {to}")
 
 
@@ -138,8 +137,8 @@ def promote(
 
     need_extra()
     from latdoctor.errors import UsageError
-    from latdoctor.evaluation.fixture_export import promote as export
     from latdoctor.evaluation.store import RecordingStore, recordings
+    from latdoctor.evaluation.store import promote as export
 
     if not folder.is_dir():
         raise UsageError("there is no such folder", where=str(folder), next_step="name the folder: --folder DIR")

@@ -117,9 +117,9 @@ def diagnosis(
 
     need_extra()
     from latdoctor.evaluation.report import tables as result_tables
+    from latdoctor.evaluation.report import write_tables
     from latdoctor.evaluation.run_matrix import Matrix
     from latdoctor.evaluation.store import RecordingStore
-    from latdoctor.evaluation.tables import write_tables
     from latdoctor.output_file import must_be_a_folder
 
     _check_options(matrix, only, quick=quick, once=once, no_run=no_run)
@@ -227,8 +227,8 @@ def _scored(
     found = benchmark.diagnose_all(bench, log(), processes)
     if answers is not None:
         write_text(answers, "".join(to_json(one.answered).decode() + "\n" for one in found), "the answers")
-    truths = {one.truth.run: one.truth for one in recorded}
-    fit = fit_temperature(truths, found, bench.rules, bench.split) if calibrate else None
+    ground_truths = {one.run: one.ground_truth for one in recorded}
+    fit = fit_temperature(ground_truths, found, bench.rules, bench.split) if calibrate else None
     runs = benchmark.RunSelection(selection, len(planned), *store.losses(planned))
     return benchmark.scores(bench, found, runs, log()), fit
 

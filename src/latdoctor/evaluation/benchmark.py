@@ -13,8 +13,8 @@ import msgspec
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import BundleError
-from latdoctor.evaluation.baselines import BASELINES
 from latdoctor.evaluation.baselines.adapter import METRIC_SOURCES, ranking_method
+from latdoctor.evaluation.baselines.methods import BASELINES
 from latdoctor.evaluation.diagnose_runs import DiagnosedVariant, VariantAnswer, diagnose_variants
 from latdoctor.evaluation.ground_truth import FamilySplit
 from latdoctor.evaluation.method_comparison import (
@@ -24,7 +24,7 @@ from latdoctor.evaluation.method_comparison import (
     compare_methods,
     method_score,
 )
-from latdoctor.evaluation.scoring import OURSELVES, DiagnosisScores, MethodScore, score
+from latdoctor.evaluation.scoring import OURSELVES, DiagnosisScores, MethodInput, MethodScore, score
 from latdoctor.evaluation.store import RecordedRun
 from latdoctor.evaluation.variants import PLAIN
 
@@ -78,9 +78,9 @@ def scores(
     bench: Benchmark, found: Sequence[DiagnosedVariant], chosen: RunSelection, log: Callable[[str], None]
 ) -> DiagnosisScores:
     """The scores of the diagnoses and of the other methods."""
-    truths = {one.truth.run: one.truth for one in bench.recorded}
+    ground_truths = {one.run: one.ground_truth for one in bench.recorded}
     answers: list[VariantAnswer] = [one.answered for one in found]
-    diagnosed = score(truths, answers, bench.split)
+    diagnosed = score(ground_truths, answers, bench.split)
     peers = (_latdoctor(bench, answers), *compare_methods(applicable_methods(bench), bench.recorded, bench.split, log))
     runs = msgspec.structs.replace(
         diagnosed.runs,
@@ -94,16 +94,16 @@ def scores(
 
 def applicable_methods(bench: Benchmark) -> tuple[RankingMethod, ...]:
     """The other methods; none where only one cause occurs: a method that knows no other is always right."""
-    causes = {cause for one in comparable_runs(bench.recorded) for cause in one.truth.causes}
+    causes = {cause for one in comparable_runs(bench.recorded) for cause in one.causes}
     return bench.methods if len(causes) > 1 else ()
 
 
 def _latdoctor(bench: Benchmark, answered: Sequence[VariantAnswer]) -> MethodScore:
     """The diagnosis as one more method, on the runs that the others are compared on."""
     plain = {one.run: one for one in answered if one.view == PLAIN}
-    found = ((one.truth, plain[one.truth.run]) for one in comparable_runs(bench.recorded) if one.truth.run in plain)
-    ranked = [MethodRanking(truth, [cause.id for cause in own.ranked], own.seconds) for truth, own in found]
-    return method_score(OURSELVES, "bundle", ranked, bench.split)
+    answers = [(one.causes, plain[one.run]) for one in comparable_runs(bench.recorded) if one.run in plain]
+    ranked = [MethodRanking(causes, [one.id for one in own.ranked], own.seconds) for causes, own in answers]
+    return method_score(OURSELVES, MethodInput.BUNDLE, ranked, bench.split)
 
 
 def read(path: Path) -> DiagnosisScores:

@@ -42,50 +42,52 @@ class Fit(Struct, frozen=True):
 
 
 def calibrate(
-    truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, split: FamilySplit
+    ground_truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, split: FamilySplit
 ) -> Fit:
     """The temperature with the lowest log loss of the top cause on runs of tuned families.
 
     Variants with a withheld source are included, displaced windows are not. Healthy runs are only judged on.
     """
     used = [one for one in found if one.answered.view not in SHIFTS]
-    fitted = [one for one in used if _is_for_fitting(truths[one.answered.run], split)]
+    fitted = [one for one in used if _is_for_fitting(ground_truths[one.answered.run], split)]
     others = [
-        one for one in used if one.answered.view == PLAIN and not _is_for_fitting(truths[one.answered.run], split)
+        one
+        for one in used
+        if one.answered.view == PLAIN and not _is_for_fitting(ground_truths[one.answered.run], split)
     ]
-    curve = tuple((t, log_loss(predictions(truths, fitted, rules, t))) for t in GRID) if fitted else ()
+    curve = tuple((t, log_loss(predictions(ground_truths, fitted, rules, t))) for t in GRID) if fitted else ()
     best = min(curve, key=lambda point: point[1])[0] if curve else 1.0
     return Fit(
         temperature=best,
         fitted_on=len(fitted),
         judged_on=len(others),
-        before=_reliability(1.0, truths, others, rules),
-        after=_reliability(best, truths, others, rules),
+        before=_reliability(1.0, ground_truths, others, rules),
+        after=_reliability(best, ground_truths, others, rules),
         curve=curve,
     )
 
 
-def _is_for_fitting(truth: GroundTruth, split: FamilySplit) -> bool:
-    return bool(truth.causes) and not split.is_held_out(truth.causes)
+def _is_for_fitting(ground_truth: GroundTruth, split: FamilySplit) -> bool:
+    return bool(ground_truth.causes) and not split.is_held_out(ground_truth.causes)
 
 
 def predictions(
-    truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, temperature: float
+    ground_truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet, temperature: float
 ) -> list[Prediction]:
     """The top cause of each observation at `temperature`."""
-    return [_prediction(truths[one.answered.run], one, rules, temperature) for one in found]
+    return [_prediction(ground_truths[one.answered.run], one, rules, temperature) for one in found]
 
 
-def _prediction(truth: GroundTruth, judged: DiagnosedVariant, rules: RuleSet, temperature: float) -> Prediction:
+def _prediction(ground_truth: GroundTruth, judged: DiagnosedVariant, rules: RuleSet, temperature: float) -> Prediction:
     network = Network.of(rules, judged.checks, temperature)
     probability = {name: network.probability(name) for name in network.causes}
     top = min(probability, key=lambda name: (-probability[name], name), default="")
-    return Prediction(probability.get(top, 0.0), top in truth.causes)
+    return Prediction(probability.get(top, 0.0), top in ground_truth.causes)
 
 
 def _reliability(
-    temperature: float, truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet
+    temperature: float, ground_truths: Mapping[str, GroundTruth], found: Sequence[DiagnosedVariant], rules: RuleSet
 ) -> Reliability:
-    all_predictions = predictions(truths, found, rules, temperature)
+    all_predictions = predictions(ground_truths, found, rules, temperature)
     log_loss_, brier_, ece_ = (bootstrap(all_predictions, statistic) for statistic in (log_loss, brier, ece))
     return Reliability(temperature, log_loss_, brier_, ece_)

@@ -69,7 +69,7 @@ def diagnose_variants(recorded: RecordedRun, rules: RuleSet) -> tuple[DiagnosedV
             (_fired(diagnoser.diagnose(view.bundle)[1]) for view in observed if view.name == BEFORE), None
         )
         return tuple(
-            _answer(view, recorded.truth.run, recorded.truth.causes, fired_before, diagnoser)
+            _answer(view, recorded.run, recorded.causes, fired_before, diagnoser)
             for view in observed
             if view.name != BEFORE
         )

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from latdoctor.errors import LatdoctorError
-from latdoctor.evaluation.ground_truth import FamilySplit, GroundTruth
-from latdoctor.evaluation.scoring import MethodScore, accuracy_of, both_of_two
+from latdoctor.evaluation.ground_truth import FamilySplit
+from latdoctor.evaluation.scoring import MethodInput, MethodScore, accuracy_of, both_of_two
 from latdoctor.evaluation.store import RecordedRun
 
 # Ranks cause ids for one run, most likely first. Raises LatdoctorError where the method fails.
@@ -24,7 +24,7 @@ class RankingMethod:
     """
 
     name: str
-    metrics: str
+    metrics: MethodInput
     fit: Callable[[Sequence[RecordedRun]], CauseRanker]
 
 
@@ -32,14 +32,14 @@ class RankingMethod:
 class MethodRanking:
     """The causes that a method ranks for a run, most likely first, and the time taken."""
 
-    truth: GroundTruth
+    causes: Sequence[str]  # injected
     ranking: Sequence[str]
     seconds: float
 
 
 def comparable_runs(recorded: Sequence[RecordedRun]) -> tuple[RecordedRun, ...]:
     """The runs that methods are compared on: with a fault, and observed before the incident."""
-    return tuple(one for one in recorded if one.truth.causes and one.context.before is not None)
+    return tuple(one for one in recorded if one.causes and one.context.before is not None)
 
 
 def compare_methods(
@@ -50,7 +50,7 @@ def compare_methods(
 ) -> tuple[MethodScore, ...]:
     """The score of each method. A method that raises fails at that run; one that cannot be fitted fails at all runs."""
     judged = comparable_runs(recorded)
-    training = [one for one in judged if not split.is_held_out(one.truth.causes)]
+    training = [one for one in judged if not split.is_held_out(one.causes)]
     scores = []
     for method in methods:
         rankings, crashed = _rankings(method, training, judged, log)
@@ -60,12 +60,12 @@ def compare_methods(
 
 
 def method_score(
-    name: str, metrics: str, ranked: Sequence[MethodRanking], split: FamilySplit, crashed: int = 0
+    name: str, metrics: MethodInput, ranked: Sequence[MethodRanking], split: FamilySplit, crashed: int = 0
 ) -> MethodScore:
     """The score of a method, from its ranking of each run."""
-    rankings = [(one.truth.causes, one.ranking) for one in ranked]
+    rankings = [(one.causes, one.ranking) for one in ranked]
     of = accuracy_of(rankings)
-    unseen = accuracy_of([(one.truth.causes, one.ranking) for one in ranked if split.is_held_out(one.truth.causes)])
+    unseen = accuracy_of([(one.causes, one.ranking) for one in ranked if split.is_held_out(one.causes)])
     seconds = statistics.median(one.seconds for one in ranked) if ranked else None
     return MethodScore(name, metrics, of.ac1, unseen.ac1, of.ac3, of.avg5, both_of_two(rankings), crashed, seconds)
 
@@ -87,8 +87,8 @@ def _rankings(
             ranking = ranker(one)
         except LatdoctorError as error:
             crashed += 1
-            log(f"{method.name}: {one.truth.run}: {error}")
-        rankings.append(MethodRanking(one.truth, tuple(ranking), time.perf_counter() - begun))
+            log(f"{method.name}: {one.run}: {error}")
+        rankings.append(MethodRanking(one.causes, tuple(ranking), time.perf_counter() - begun))
     return rankings, crashed
 
 

@@ -115,7 +115,7 @@ class RecordingAttempt:
 
     bundle: Bundle
     context: IncidentContext
-    truth: GroundTruth
+    ground_truth: GroundTruth
     spoiled: tuple[str, ...]
     rate: float = 0.0
 
@@ -145,7 +145,7 @@ def _synthetic(spec: RunSpec) -> RecordingAttempt:
     telemetry = generate_telemetry(spec.scenario, spec.seed, float(spec.severity))
     causes = (telemetry.truth.cause,) if telemetry.truth.cause else ()
     window = telemetry.bundle.window
-    truth = GroundTruth(
+    ground_truth = GroundTruth(
         run=spec.run,
         kind=RunKind.SYNTHETIC,
         scenario=spec.scenario,
@@ -158,7 +158,7 @@ def _synthetic(spec: RunSpec) -> RecordingAttempt:
         machine=MachineLoad(os.cpu_count() or 1),
         tool_version=__version__,
     )
-    return RecordingAttempt(telemetry.bundle, IncidentContext(), truth, ())
+    return RecordingAttempt(telemetry.bundle, IncidentContext(), ground_truth, ())
 
 
 @dataclass
@@ -210,7 +210,7 @@ def _record_live(spec: RunSpec, log: Callable[[str], None], rate: float) -> Reco
     removable = any(cause.can_be_left_out for cause in scenario.causes)
     tried = confirm_causes(scenario, report, RunObserver(log=log)) if removable else report
     incident = context.incident or TimeRange(report.started, report.started)
-    truth = GroundTruth(
+    ground_truth = GroundTruth(
         run=spec.run,
         kind=RunKind.LIVE,
         scenario=spec.scenario,
@@ -229,7 +229,7 @@ def _record_live(spec: RunSpec, log: Callable[[str], None], rate: float) -> Reco
     times = [artifact.taken_at for artifact in sampler.artifacts] or [report.started]
     bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(sampler.artifacts))
     reasons = tuple(spoiled(tried, others, observed=bool(sampler.artifacts)))
-    return RecordingAttempt(bundle, context, truth, reasons, report.rate)
+    return RecordingAttempt(bundle, context, ground_truth, reasons, report.rate)
 
 
 def _context(scenario: Scenario, phases: _PhaseTimes, sampler: SourceSampler) -> IncidentContext:

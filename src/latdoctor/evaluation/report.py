@@ -1,9 +1,17 @@
-"""The diagnosis scores as result tables and as a summary for the screen."""
+"""Result tables, written as CSV files, and the diagnosis scores as such tables and as a summary for the screen.
+
+docs/evaluation.md explains the tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
+from latdoctor.evaluation.baselines.metric_to_cause import CauseMapping
 from latdoctor.evaluation.calibration import Fit
 from latdoctor.evaluation.scoring import (
     OURSELVES,
@@ -12,9 +20,59 @@ from latdoctor.evaluation.scoring import (
     DiagnosisScores,
     FalseAlarmRate,
     GroupScore,
+    MethodInput,
     PairScore,
 )
-from latdoctor.evaluation.tables import NONE, ResultTable, counted, interval, seconds
+from latdoctor.evaluation.statistics import BootstrapEstimate, Proportion
+from latdoctor.output_file import cannot_write, write_text
+
+NONE = "-"  # a value that was not measured
+
+
+@dataclass(frozen=True, slots=True)
+class ResultTable:
+    """A table; `name` is its file name without the suffix."""
+
+    name: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+    def csv(self) -> str:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows((self.columns, *self.rows))
+        return text.getvalue()
+
+
+def write_tables(tables: Iterable[ResultTable], folder: Path) -> None:
+    """Writes `folder/NAME.csv` for every table with rows. Raises BundleError where a file cannot be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, "the tables", error) from error
+    for table in tables:
+        if table.rows:
+            write_text(folder / f"{table.name}.csv", table.csv(), "the table")
+
+
+def interval(share: Proportion | BootstrapEstimate, *, percent: bool = True) -> str:
+    """The value with its 95 % interval: `83.3% [43.6%–97.0%]`, or `0.123 [0.100–0.150]`."""
+    if share.value is None or share.low is None or share.high is None:
+        return NONE
+    low, value, high = (f"{x:.1%}" if percent else f"{x:.3f}" for x in (share.low, share.value, share.high))
+    return f"{value} [{low}–{high}]"
+
+
+def counted(share: Proportion) -> str:
+    """`5 of 6: 83.3% [43.6%–97.0%]`."""
+    return NONE if share.value is None else f"{share.right:g} of {share.of}: {interval(share)}"
+
+
+def seconds(value: float | None) -> str:
+    """`250 ms` or `2.50 s`."""
+    if value is None:
+        return NONE
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.2f} s"
+
 
 _GROUP_COLUMNS = ("", "runs", "AC@1", "AC@3", "nothing named", "precision of named causes", "mean probability")
 _METHOD_COLUMNS = ("method", "input", "AC@1", "AC@1, held-out", "AC@3", "Avg@5", "both of two", "failed", "median time")
@@ -67,7 +125,7 @@ def _runs(scores: DiagnosisScores) -> str:
     runs = scores.runs
     missing = f" {runs.missing} of {runs.planned} runs of {runs.chosen} are missing." if runs.missing else ""
     return (
-        f"{runs.wrong} live runs with a fault, {runs.well} healthy live runs, {runs.synthetic} synthetic runs; "
+        f"{runs.with_fault} live runs with a fault, {runs.healthy} healthy live runs, {runs.synthetic} synthetic runs; "
         f"{runs.spoiled_tries} spoiled attempts, {runs.given_up} runs given up; version {scores.tool_version}.{missing}"
     )
 
@@ -122,7 +180,7 @@ def _leads(scores: DiagnosisScores) -> Iterator[str]:
 
 def _group(row: GroupScore) -> tuple[str, ...]:
     shares = (row.accuracy.ac1, row.accuracy.ac3, row.abstained, row.named_right)
-    probability = NONE if row.sureness is None else f"{row.sureness:.2f}"
+    probability = NONE if row.mean_probability is None else f"{row.mean_probability:.2f}"
     return (row.name, str(row.accuracy.ac1.of), *(interval(share) for share in shares), probability)
 
 
@@ -145,3 +203,42 @@ def _temperatures(fit: Fit) -> Iterator[tuple[str, ...]]:
     for one in (fit.before, fit.after):
         scores = (interval(x, percent=False) for x in (one.log_loss, one.brier, one.ece))
         yield (f"{one.temperature:g}", *scores)
+
+
+_SHOWN = 2  # causes per signal
+_LEAST = 0.1  # smaller shares are not shown
+
+
+def mapping_tables(
+    fitted: Mapping[MethodInput, Sequence[CauseMapping]], titles: Mapping[str, str]
+) -> Iterator[ResultTable]:
+    """For each kind of input: how each baseline is mapped, and the causes of every signal."""
+    columns = ("method", "mapping", "metrics used", "weight of the rules", "training runs")
+    for metrics, mappings in fitted.items():
+        yield ResultTable(
+            f"mapping-{metrics}",
+            (*columns, "AC@1, run left out", "AC@1, cause left out"),
+            [
+                (
+                    *(titles[one.peer], one.kind, str(one.depth), f"{one.strength:g}", str(one.runs)),
+                    *(f"{one.left_out:.2f}", f"{one.cause_left_out:.2f}"),
+                )
+                for one in mappings
+            ],
+        )
+        signals = sorted({signal for one in mappings for signal in one.table})
+        rows = [(signal, *(_main_causes(one.table.get(signal, {})) for one in mappings)) for signal in signals]
+        yield ResultTable(
+            f"mapping-{metrics}-signals",
+            ("signal", *(titles[one.peer] for one in mappings)),
+            [row for row in rows if any(row[1:])],
+        )
+
+
+def _main_causes(weights: Mapping[str, float]) -> str:
+    """The main causes of a signal, each with its share."""
+    total = sum(weights.values())
+    if total <= 0:
+        return ""
+    best = sorted(weights, key=lambda cause: (-weights[cause], cause))[:_SHOWN]
+    return ", ".join(f"{cause} {weights[cause] / total:.2f}" for cause in best if weights[cause] / total >= _LEAST)

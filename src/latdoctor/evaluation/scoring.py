@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from latdoctor import __version__
 from latdoctor.evaluation.diagnose_runs import VariantAnswer
@@ -46,7 +47,7 @@ class GroupScore(Struct, frozen=True):
     accuracy: Accuracy
     abstained: Proportion
     named_right: Proportion
-    sureness: float | None  # mean probability of the top cause
+    mean_probability: float | None = field(name="sureness")  # of the top cause
 
 
 class PairScore(Struct, frozen=True):
@@ -91,15 +92,22 @@ class HealthyRunScore(Struct, frozen=True):
     false_alarms: FalseAlarmRate
 
 
+class MethodInput(StrEnum):
+    """What a method reads."""
+
+    SCRAPED = "scraped"  # the scraped series
+    SIGNALS = "signals"  # the signals that latdoctor derives from them
+    BUNDLE = "bundle"  # the whole bundle
+
+
 class MethodScore(Struct, frozen=True):
     """A method on the same bundles. `crashed` runs count as failures; `seconds` is the median per run.
 
-    `metrics`: its input, the `scraped` series, the `signals` derived from them, or the whole `bundle`.
     `held_out`: AC@1 on families without training runs.
     """
 
     name: str
-    metrics: str
+    metrics: MethodInput
     ac1: Proportion
     held_out: Proportion
     ac3: Proportion
@@ -123,8 +131,8 @@ class RunCounts(Struct, frozen=True):
     of runs planned by the options `chosen` (None: not planned).
     """
 
-    wrong: int
-    well: int
+    with_fault: int = field(name="wrong")
+    healthy: int = field(name="well")
     synthetic: int
     spoiled_tries: int = 0
     given_up: int = 0
@@ -134,7 +142,7 @@ class RunCounts(Struct, frozen=True):
     @property
     def missing(self) -> int:
         """The number of planned runs that are not among these."""
-        return 0 if self.planned is None else self.planned - self.wrong - self.well - self.synthetic
+        return 0 if self.planned is None else self.planned - self.with_fault - self.healthy - self.synthetic
 
 
 class DiagnosisScores(Struct, frozen=True):
@@ -187,8 +195,13 @@ _HEALTHY = {"no-fault": _CALM, "healthy": _CALM, "busy": _BUSY, "healthy-but-bus
 class ScoredRun:
     """A diagnosis and its ground truth."""
 
-    truth: GroundTruth
+    ground_truth: GroundTruth
     answer: VariantAnswer
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The injected causes."""
+        return self.ground_truth.causes
 
     @property
     def ranking(self) -> tuple[str, ...]:
@@ -200,16 +213,18 @@ class ScoredRun:
         if not self.answer.ranked:
             return Prediction(0.0, right=False)
         top = self.answer.ranked[0]
-        return Prediction(top.probability, top.id in self.truth.causes)
+        return Prediction(top.probability, top.id in self.causes)
 
 
-def score(truths: Mapping[str, GroundTruth], answers: Iterable[VariantAnswer], split: FamilySplit) -> DiagnosisScores:
-    """The scores of `answers`; `truths` by run."""
-    cases = [ScoredRun(truths[one.run], one) for one in sorted(answers, key=lambda one: (one.view, one.run))]
+def score(
+    ground_truths: Mapping[str, GroundTruth], answers: Iterable[VariantAnswer], split: FamilySplit
+) -> DiagnosisScores:
+    """The scores of `answers`; `ground_truths` by run."""
+    cases = [ScoredRun(ground_truths[one.run], one) for one in sorted(answers, key=lambda one: (one.view, one.run))]
     plain = [case for case in cases if case.answer.view == PLAIN]
-    wrong = [case for case in plain if case.truth.causes]
-    healthy = [case for case in plain if not case.truth.causes]
-    of = accuracy(wrong)
+    faulty = [case for case in plain if case.causes]
+    healthy = [case for case in plain if not case.causes]
+    of = accuracy(faulty)
     predictions = [case.prediction for case in plain]
     return DiagnosisScores(
         schema_version=SCHEMA_VERSION,
@@ -218,30 +233,30 @@ def score(truths: Mapping[str, GroundTruth], answers: Iterable[VariantAnswer], s
         ac1=of.ac1,
         ac3=of.ac3,
         avg5=of.avg5,
-        both_of_two=both_of_two((case.truth.causes, case.ranking) for case in wrong),
+        both_of_two=both_of_two((case.causes, case.ranking) for case in faulty),
         false_alarms=_false_alarms(healthy),
-        abstained=_abstained(wrong),
+        abstained=_abstained(faulty),
         named_right=_named_right(plain),
         brier=bootstrap(predictions, brier),
         ece=bootstrap(predictions, ece),
         bins=bins(predictions) if predictions else (),
-        grounded=bootstrap([found for case in wrong if (found := grounded(case)) is not None], mean),
+        grounded=bootstrap([found for case in faulty if (found := grounded(case)) is not None], mean),
         seconds=bootstrap([case.answer.seconds for case in plain], mean),
         slowest=max((case.answer.seconds for case in plain), default=None),
-        live=accuracy([case for case in wrong if case.truth.kind is RunKind.LIVE]),
-        live_false_alarms=_false_alarms([case for case in healthy if case.truth.kind is RunKind.LIVE]),
+        live=accuracy([case for case in faulty if case.ground_truth.kind is RunKind.LIVE]),
+        live_false_alarms=_false_alarms([case for case in healthy if case.ground_truth.kind is RunKind.LIVE]),
         healthy=tuple(_healthy(healthy)),
-        tuned=accuracy([case for case in wrong if not split.is_held_out(case.truth.causes)]),
-        held_out=accuracy([case for case in wrong if split.is_held_out(case.truth.causes)]),
-        families=_rows(wrong, lambda case: {family(cause) for cause in case.truth.causes}),
-        kinds=_rows(wrong, lambda case: {case.truth.kind.name.lower()}),
-        severities=_rows(wrong, lambda case: {f"{case.truth.kind.name.lower()}, {case.truth.severity}"}),
-        hard_pairs=tuple(_hard_pairs(wrong, split)),
+        tuned=accuracy([case for case in faulty if not split.is_held_out(case.causes)]),
+        held_out=accuracy([case for case in faulty if split.is_held_out(case.causes)]),
+        families=_rows(faulty, lambda case: {family(cause) for cause in case.causes}),
+        kinds=_rows(faulty, lambda case: {case.ground_truth.kind.name.lower()}),
+        severities=_rows(faulty, lambda case: {f"{case.ground_truth.kind.name.lower()}, {case.ground_truth.severity}"}),
+        hard_pairs=tuple(_hard_pairs(faulty, split)),
         withheld=_variants(cases, lambda view: view != PLAIN and view not in SHIFTS),
         displaced=_variants(cases, lambda view: view in SHIFTS),
-        hidden_causes=_hidden_causes(wrong, split),
-        unknown_named=_wrongly_named(wrong, split),
-        misses=tuple(_misses(wrong)),
+        hidden_causes=_hidden_causes(faulty, split),
+        unknown_named=_wrongly_named(faulty, split),
+        misses=tuple(_misses(faulty)),
     )
 
 
@@ -265,7 +280,7 @@ def accuracy_of(rankings: Sequence[tuple[Sequence[str], Sequence[str]]]) -> Accu
 
 
 def accuracy(cases: Sequence[ScoredRun]) -> Accuracy:
-    return accuracy_of([(case.truth.causes, case.ranking) for case in cases])
+    return accuracy_of([(case.causes, case.ranking) for case in cases])
 
 
 def both_of_two(rankings: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Proportion:
@@ -277,18 +292,18 @@ def both_of_two(rankings: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Prop
 def grounded(case: ScoredRun) -> float | None:
     """Of the findings that a correct top cause cites, the share that the fault changed; None: unknown."""
     top = case.answer.ranked[0] if case.answer.ranked else None
-    if top is None or top.id not in case.truth.causes or case.answer.moved is None or not top.cited:
+    if top is None or top.id not in case.causes or case.answer.moved is None or not top.cited:
         return None
     return len(set(top.cited) & set(case.answer.moved)) / len(top.cited)
 
 
 def _count(plain: Sequence[ScoredRun]) -> RunCounts:
-    live = [case.truth for case in plain if case.truth.kind is RunKind.LIVE]
+    live = [case.ground_truth for case in plain if case.ground_truth.kind is RunKind.LIVE]
     return RunCounts(
-        wrong=sum(bool(truth.causes) for truth in live),
-        well=sum(not truth.causes for truth in live),
-        synthetic=sum(case.truth.kind is RunKind.SYNTHETIC for case in plain),
-        spoiled_tries=sum(truth.tries - 1 for truth in live),
+        with_fault=sum(bool(run.causes) for run in live),
+        healthy=sum(not run.causes for run in live),
+        synthetic=sum(case.ground_truth.kind is RunKind.SYNTHETIC for case in plain),
+        spoiled_tries=sum(run.tries - 1 for run in live),
     )
 
 
@@ -301,26 +316,26 @@ def _healthy(cases: Sequence[ScoredRun]) -> Iterable[HealthyRunScore]:
     """By kind of healthy scenario, live and synthetic runs separately."""
     groups: dict[str, list[ScoredRun]] = {}
     for case in cases:
-        group = f"{case.truth.kind.name.lower()}, {_HEALTHY.get(case.truth.scenario, _NO_FAULT)}"
+        group = f"{case.ground_truth.kind.name.lower()}, {_HEALTHY.get(case.ground_truth.scenario, _NO_FAULT)}"
         groups.setdefault(group, []).append(case)
     return (HealthyRunScore(name, _false_alarms(groups[name])) for name in sorted(groups))
 
 
-def _abstained(wrong: Sequence[ScoredRun]) -> Proportion:
-    return proportion(sum(not case.answer.named for case in wrong), len(wrong))
+def _abstained(faulty: Sequence[ScoredRun]) -> Proportion:
+    return proportion(sum(not case.answer.named for case in faulty), len(faulty))
 
 
 def _named_right(cases: Sequence[ScoredRun]) -> Proportion:
     """The precision of the named causes."""
-    named = [(cause.id, case.truth) for case in cases for cause in case.answer.ranked if cause.named]
-    return proportion(sum(cause in truth.causes for cause, truth in named), len(named))
+    correct = [cause.id in case.causes for case in cases for cause in case.answer.ranked if cause.named]
+    return proportion(sum(correct), len(correct))
 
 
 def _row(name: str, cases: Sequence[ScoredRun]) -> GroupScore:
-    wrong = [case for case in cases if case.truth.causes]
-    probabilities = [case.prediction.probability for case in wrong]
+    faulty = [case for case in cases if case.causes]
+    probabilities = [case.prediction.probability for case in faulty]
     return GroupScore(
-        name, accuracy(wrong), _abstained(wrong), _named_right(cases), mean(probabilities) if probabilities else None
+        name, accuracy(faulty), _abstained(faulty), _named_right(cases), mean(probabilities) if probabilities else None
     )
 
 
@@ -340,11 +355,11 @@ def _variants(cases: Sequence[ScoredRun], selected: Callable[[str], bool]) -> tu
     return tuple(found)
 
 
-def _hard_pairs(wrong: Sequence[ScoredRun], split: FamilySplit) -> Iterable[PairScore]:
+def _hard_pairs(faulty: Sequence[ScoredRun], split: FamilySplit) -> Iterable[PairScore]:
     for one, other in split.pairs:
         for cause, neighbour in ((one, other), (other, one)):
             # A run with the neighbour injected as a harmless fault does not count.
-            own = [case for case in wrong if cause in case.truth.causes and neighbour not in case.truth.injected]
+            own = [case for case in faulty if cause in case.causes and neighbour not in case.ground_truth.injected]
             yield PairScore(
                 cause, neighbour, proportion(sum(_before(case, cause, neighbour) for case in own), len(own))
             )
@@ -357,22 +372,22 @@ def _before(case: ScoredRun, cause: str, neighbour: str) -> bool:
     return neighbour not in ranking or ranking.index(cause) < ranking.index(neighbour)
 
 
-def _hidden_causes(wrong: Sequence[ScoredRun], split: FamilySplit) -> tuple[HiddenCauseScore, ...]:
-    causes = sorted({cause for case in wrong for cause in case.truth.causes})
+def _hidden_causes(faulty: Sequence[ScoredRun], split: FamilySplit) -> tuple[HiddenCauseScore, ...]:
+    causes = sorted({cause for case in faulty for cause in case.causes})
     return tuple(
-        HiddenCauseScore(cause, _wrongly_named([case for case in wrong if cause in case.truth.causes], split))
+        HiddenCauseScore(cause, _wrongly_named([case for case in faulty if cause in case.causes], split))
         for cause in causes
     )
 
 
-def _wrongly_named(wrong: Sequence[ScoredRun], split: FamilySplit) -> Proportion:
-    tried = [case for case in wrong if case.answer.unknown is not None]
-    bad = sum(bool(set(case.answer.unknown or ()) - split.neighbours(case.truth.causes)) for case in tried)
-    return proportion(bad, len(tried))
+def _wrongly_named(faulty: Sequence[ScoredRun], split: FamilySplit) -> Proportion:
+    hidden = [case for case in faulty if case.answer.unknown is not None]
+    bad = sum(bool(set(case.answer.unknown or ()) - split.neighbours(case.causes)) for case in hidden)
+    return proportion(bad, len(hidden))
 
 
-def _misses(wrong: Sequence[ScoredRun]) -> Iterable[MissedRun]:
-    for case in wrong:
+def _misses(faulty: Sequence[ScoredRun]) -> Iterable[MissedRun]:
+    for case in faulty:
         first = case.ranking[0] if case.ranking else ""
-        if first not in case.truth.causes:
-            yield MissedRun(case.answer.run, case.truth.causes, first, case.answer.named)
+        if first not in case.causes:
+            yield MissedRun(case.answer.run, case.causes, first, case.answer.named)

@@ -8,35 +8,30 @@ spoiled/RUN.json      the reasons of each spoiled attempt
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 
 from latdoctor import __version__
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.rule_loader import shipped
-from latdoctor.errors import BundleError, LatdoctorError
-from latdoctor.evaluation.ground_truth import GroundTruth, IncidentContext, RunKind, TimeRange
+from latdoctor.errors import BundleError, LatdoctorError, OperationError
+from latdoctor.evaluation.ground_truth import GroundTruth, IncidentContext, RunKind
 from latdoctor.evaluation.recording import RecordingAttempt, run_failed
-from latdoctor.evaluation.variants import slice_bundle
-from latdoctor.evidence.bundle import Bundle
+from latdoctor.evaluation.variants import HOST, PLAIN, variants
+from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.bundle_files import opened, save
-from latdoctor.evidence.diff import values
 from latdoctor.evidence.model import to_json
-from latdoctor.pipeline import seen
+from latdoctor.evidence.redaction.bundle import redacted
+from latdoctor.evidence.redaction.redactor import Redactor
 from latdoctor.sanitize import clean
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
-    Values = NDArray[np.float64]
-
-BUNDLES, CONTEXTS, TRUTHS, SPOILED = "bundles", "told", "truths", "spoiled"  # folder names on disk
+BUNDLES, CONTEXTS, GROUND_TRUTHS, SPOILED = "bundles", "told", "truths", "spoiled"  # folder names on disk
 TRIES = 3
 T = TypeVar("T")
 
@@ -67,7 +62,7 @@ class RunFolder:
     """The runs of a folder: complete ones, and the spoiled attempts of each."""
 
     folder: Path
-    complete: ClassVar[str] = TRUTHS  # the subfolder whose file marks a run as complete
+    complete: ClassVar[str] = GROUND_TRUTHS  # the subfolder whose file marks a run as complete
 
     def runs(self) -> tuple[str, ...]:
         """The complete runs, sorted by name."""
@@ -121,19 +116,19 @@ class RecordingStore(RunFolder):
         """Raises BundleError."""
         return read_json(self.json(CONTEXTS, run), IncidentContext)
 
-    def truth(self, run: str) -> GroundTruth:
+    def ground_truth(self, run: str) -> GroundTruth:
         """Raises BundleError."""
-        return read_json(self.json(TRUTHS, run), GroundTruth)
+        return read_json(self.json(GROUND_TRUTHS, run), GroundTruth)
 
     def keep(self, attempt: RecordingAttempt) -> None:
         """Raises BundleError where a file cannot be written."""
-        run = attempt.truth.run
+        run = attempt.ground_truth.run
         bundle = self.bundle(run)
-        bundle.unlink(missing_ok=True)  # of an attempt that was interrupted before its truth was written
+        bundle.unlink(missing_ok=True)  # of an attempt that was interrupted before its ground truth was written
         save(attempt.bundle, bundle, __version__)
         tries = len(self.spoiled(run)) + 1
         self.write(CONTEXTS, run, attempt.context)
-        self.write(TRUTHS, run, msgspec.structs.replace(attempt.truth, tries=tries))
+        self.write(GROUND_TRUTHS, run, msgspec.structs.replace(attempt.ground_truth, tries=tries))
 
 
 def read_json(path: Path, form: type[T]) -> T:
@@ -210,18 +205,22 @@ def _minutes(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
 
 
-STEP = 1.0  # seconds between two columns of a time series
-
-Numbers = Callable[[Bundle], Mapping[str, float]]  # the numeric values of a slice, by name
-
-
 @dataclass(frozen=True, slots=True)
 class RecordedRun:
     """A run on disk."""
 
     bundle: Path
     context: IncidentContext
-    truth: GroundTruth
+    ground_truth: GroundTruth
+
+    @property
+    def run(self) -> str:
+        return self.ground_truth.run
+
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """The injected causes."""
+        return self.ground_truth.causes
 
 
 def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[RecordedRun]:
@@ -232,62 +231,61 @@ def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Reco
     known = frozenset(cause.id for cause in shipped().causes)
     store = RecordingStore(folder)
     for run in store.runs() if runs is None else runs:
-        truth, context = store.truth(run), store.context(run)
-        if problem := _problem(run, truth, known):
-            raise damaged(f"the ground truth of {run} {problem}", store.json(TRUTHS, run))
-        if truth.kind is RunKind.LIVE and context.incident is None:
+        ground_truth, context = store.ground_truth(run), store.context(run)
+        if problem := _problem(run, ground_truth, known):
+            raise damaged(f"the ground truth of {run} {problem}", store.json(GROUND_TRUTHS, run))
+        if ground_truth.kind is RunKind.LIVE and context.incident is None:
             raise damaged(f"the live run {run} has no incident window", store.json(CONTEXTS, run))
-        yield RecordedRun(store.bundle(run), context, truth)
+        yield RecordedRun(store.bundle(run), context, ground_truth)
 
 
-def _problem(run: str, truth: GroundTruth, known: Set[str]) -> str:
+def _problem(run: str, ground_truth: GroundTruth, known: Set[str]) -> str:
     """Why `truth` cannot be that of `run`; empty where it can."""
-    if unknown := sorted({*truth.causes} - known):
+    if unknown := sorted({*ground_truth.causes} - known):
         return f"names the unknown cause {clean(unknown[0], 80)!r}"
-    return "" if truth.run == run else f"belongs to {clean(truth.run, 80)!r}"
+    return "" if ground_truth.run == run else f"belongs to {clean(ground_truth.run, 80)!r}"
 
 
-def signals(recorded: RecordedRun) -> Mapping[str, tuple[Values, Values]]:
-    """Every numeric signal of every subject as `SIGNAL SUBJECT`, second by second."""
-    return by_second(recorded, _numbers)
+_OF_PROCESS = re.compile(r"(?<=:/)[^\s\\\"]+")  # in /proc/PID/cgroup: `0::/NAME`, `4:cpu,cpuacct:/NAME`
+_FILE_OF = re.compile(r"\"(/proc/[^\"]+/cgroup)\":\"((?:[^\"\\]|\\.)*)\"")
 
 
-def by_second(recorded: RecordedRun, numbers: Numbers) -> Mapping[str, tuple[Values, Values]]:
-    """The time series of `numbers`, one value per second: before the incident, and during it.
+def promote(recorded: RecordedRun, path: Path) -> None:
+    """Writes the plain variant of `recorded` to `path` as a small bundle for the repository.
 
-    All arrays of one side have the same length and cover the same seconds; NaN where a second lacks the name. Synthetic
-    runs have no values before the incident.
+    It is redacted like any other, and the cgroups of the recording machine are renamed. Raises BundleError,
+    OperationError where a name remains.
     """
-    import numpy as np
-
-    context = recorded.context
-    with opened(recorded.bundle) as bundle:
-        before, incident = (
-            [numbers(slice_bundle(bundle, context, second)) for second in _seconds(span)]
-            for span in (context.before, context.incident or _whole(bundle))
-        )
-    keys = sorted({key for step in (*before, *incident) for key in step})
-
-    def column(steps: Sequence[Mapping[str, float]], key: str) -> Values:
-        return np.array([step.get(key, np.nan) for step in steps], dtype=np.float64)
-
-    return {key: (column(before, key), column(incident, key)) for key in keys}
+    with opened(recorded.bundle) as whole:
+        plain = next(view.bundle for view in variants(whole, recorded.context) if view.name == PLAIN)
+        redactor = Redactor()
+        save(redacted(anonymized(plain), redactor), path, __version__, redactor)
 
 
-def _whole(bundle: Bundle) -> TimeRange:
-    times = [artifact.taken_at for artifact in bundle.artifacts]
-    return TimeRange(min(times), max(times))
+def anonymized(bundle: Bundle) -> Bundle:
+    """`bundle` with renamed cgroups in its host samples. Raises OperationError where a name remains."""
+    samples = [one.read().decode("utf-8", "surrogateescape") for one in bundle.artifacts if one.collector == HOST]
+    names = {name for text in samples for name in _cgroups(text)}
+    # The longest first: a group's name contains those of its parents.
+    other = {name: f"group-{number}" for number, name in enumerate(sorted(names, key=lambda one: (-len(one), one)), 1)}
+    return replace(bundle, artifacts=tuple(_renamed(one, other) for one in bundle.artifacts))
 
 
-def _seconds(span: TimeRange | None) -> Iterator[TimeRange]:
-    """The seconds of `span`, each extended by half a second on both sides: counters need two pages."""
-    if span is None:
-        return
-    for number in range(int(span.seconds / STEP)):
-        start = span.start + STEP * number
-        yield TimeRange(start - STEP / 2, start + STEP * 1.5)
+def _cgroups(text: str) -> set[str]:
+    """The parts of all cgroup names in a sample."""
+    found = set()
+    for _, content in _FILE_OF.findall(text):
+        for name in _OF_PROCESS.findall(content.replace("\\n", " ")):
+            found |= {part for part in name.split("/") if part}
+    return found
 
 
-def _numbers(bundle: Bundle) -> dict[str, float]:
-    found = values(seen(bundle)[0])
-    return {f"{signal} {subject}": value for (signal, subject), value in found.items() if not isinstance(value, str)}
+def _renamed(artifact: Artifact, other: dict[str, str]) -> Artifact:
+    if artifact.collector != HOST or not other:
+        return artifact
+    text = artifact.read().decode("utf-8", "surrogateescape")
+    for name, new in other.items():
+        text = re.sub(rf"(?<=/){re.escape(name)}(?=[/\\\"\s]|$)", new, text)
+    if left := [name for name in other if f"/{name}/" in text or f"/{name}\\n" in text]:
+        raise OperationError(f"a cgroup name could not be replaced: {left[0]}", where=artifact.name)
+    return replace(artifact, content=text.encode("utf-8", "surrogateescape"))

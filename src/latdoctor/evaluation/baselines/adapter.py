@@ -18,6 +18,7 @@ from msgspec import Struct
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis import rule_loader
 from latdoctor.errors import BundleError, OperationError
+from latdoctor.evaluation.baselines.inputs import by_metric, scraped, signals
 from latdoctor.evaluation.baselines.methods import BaselineMethod, MetricScores, Signals, scored
 from latdoctor.evaluation.baselines.metric_to_cause import (
     CauseMapping,
@@ -28,9 +29,9 @@ from latdoctor.evaluation.baselines.metric_to_cause import (
     named,
     refitted,
 )
-from latdoctor.evaluation.baselines.scraped_inputs import by_metric, scraped
 from latdoctor.evaluation.method_comparison import CauseRanker, RankingMethod
-from latdoctor.evaluation.store import RecordedRun, signals
+from latdoctor.evaluation.scoring import MethodInput
+from latdoctor.evaluation.store import RecordedRun
 
 # The metric scores of a run: computed here, or read from the file of a method with its own environment.
 Source = Callable[[RecordedRun], MetricScores]
@@ -40,7 +41,7 @@ Source = Callable[[RecordedRun], MetricScores]
 class MetricSource:
     """An input of the baselines: the columns of a run, and the prior that the rules give for them."""
 
-    name: str
+    name: MethodInput
     read: Callable[[RecordedRun], Signals]
     prior: Callable[[], Prior]
 
@@ -50,8 +51,8 @@ def _of_rules() -> Prior:
 
 
 # Columns are read once for all baselines: reading takes longer than any of them.
-SCRAPED = MetricSource("scraped", cache(scraped), lambda: by_metric(_of_rules()))
-SIGNALS = MetricSource("signals", cache(signals), _of_rules)
+SCRAPED = MetricSource(MethodInput.SCRAPED, cache(scraped), lambda: by_metric(_of_rules()))
+SIGNALS = MetricSource(MethodInput.SIGNALS, cache(signals), _of_rules)
 METRIC_SOURCES = (SCRAPED, SIGNALS)
 
 
@@ -65,15 +66,15 @@ def from_source(name: str, source: Source, metrics: MetricSource = SIGNALS) -> R
 
     def fitted_on(training: Sequence[RecordedRun]) -> CauseRanker:
         prior = metrics.prior()
-        learned = {one.truth.run: TrainingRun(source(one), one.truth.causes) for one in training}
+        learned = {one.run: TrainingRun(source(one), one.causes) for one in training}
         mapping = fit(name, list(learned.values()), prior)
 
         def ranking(recorded: RecordedRun) -> Sequence[str]:
-            own = learned.get(recorded.truth.run)
+            own = learned.get(recorded.run)
             found = own.scored if own else source(recorded)
             if found.failed:
                 raise OperationError(found.failed)
-            return named(_without_run(mapping, recorded.truth.run, learned, prior), found)
+            return named(_without_run(mapping, recorded.run, learned, prior), found)
 
         return ranking
 
@@ -87,7 +88,7 @@ def readings(
     prior = metrics.prior()
     for peer in peers:
         source = _source(peer, metrics)
-        yield fit(peer.name, [TrainingRun(source(one), one.truth.causes) for one in training], prior)
+        yield fit(peer.name, [TrainingRun(source(one), one.causes) for one in training], prior)
 
 
 def _source(peer: BaselineMethod, metrics: MetricSource) -> Source:
@@ -96,7 +97,7 @@ def _source(peer: BaselineMethod, metrics: MetricSource) -> Source:
 
 def seed_of(recorded: RecordedRun) -> int:
     """The seed that shuffles the columns of a run: the same for every baseline, another for every run."""
-    return zlib.crc32(recorded.truth.run.encode())
+    return zlib.crc32(recorded.run.encode())
 
 
 def _without_run(mapping: CauseMapping, run: str, learned: Mapping[str, TrainingRun], prior: Prior) -> CauseMapping:
@@ -138,7 +139,7 @@ def _stored_method(path: Path) -> RankingMethod:
     kept = _read(path)
 
     def source(recorded: RecordedRun) -> MetricScores:
-        run = recorded.truth.run
+        run = recorded.run
         return kept.runs.get(run) or MetricScores(kept.peer, failed=f"{kept.peer} has no scores for {run}")
 
     return from_source(kept.peer, source)

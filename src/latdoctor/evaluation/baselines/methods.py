@@ -8,14 +8,13 @@ be explained, so no method may name them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.evaluation.baselines.inputs import LEAST, MetricColumn, columns, is_latency, signal_of, target
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
@@ -23,6 +22,68 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Values = NDArray[np.float64]
+
+LEAST = 3  # known values before and during the incident: fewer give no spread
+
+# The latency to explain: the first of these that is present.
+LATENCIES = (
+    "client.latency.p99",
+    "latency.p99",
+    "client.latency.p95",
+    "latency.p95",
+    "client.latency.mean",
+    "latency.mean",
+    "latency.p50",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricColumn:
+    """One signal of one subject: its known values before and during the incident, scaled to ±1 by the largest."""
+
+    name: str
+    before: Values
+    incident: Values
+
+    @property
+    def signal(self) -> str:
+        return signal_of(self.name)
+
+
+def signal_of(name: str) -> str:
+    """`queue.depth server/a` → `queue.depth`."""
+    return name.partition(" ")[0]
+
+
+def columns(signals: Mapping[str, tuple[Values, Values]]) -> Iterator[MetricColumn]:
+    """The columns with enough known values before and during the incident, in the order of `signals`."""
+    import numpy as np
+
+    for name, (before, incident) in signals.items():
+        known = [values[np.isfinite(values)] for values in (before, incident)]
+        if min(len(values) for values in known) < LEAST:
+            continue
+        largest = max(float(np.max(np.abs(values))) for values in known)
+        first, second = (values / (largest or 1.0) for values in known)
+        yield MetricColumn(name, first, second)
+
+
+def target(signals: Mapping[str, tuple[Values, Values]]) -> str | None:
+    """The latency column to explain; of several subjects the one with the most values."""
+    import numpy as np
+
+    for latency in LATENCIES:
+        own = [name for name in signals if signal_of(name) == latency]
+        known = {name: sum(int(np.isfinite(values).sum()) for values in signals[name]) for name in own}
+        if known and max(known.values()) >= 2 * LEAST:
+            return max(sorted(known), key=lambda name: known[name])
+    return None
+
+
+def is_latency(name: str) -> bool:
+    """Whether a column is the latency of whole requests, which is to be explained and explains nothing."""
+    return signal_of(name).startswith(("latency.", "client.latency."))
+
 
 STILL = 1e-3  # of a column's largest value: its least spread
 LEAST_PAIRS = 2 * LEAST  # seconds in which both are known, for a correlation
@@ -92,22 +153,13 @@ def _median_and_quartiles(values: Values) -> tuple[float, float]:
     return middle, max(high - low, STILL)
 
 
-def _ranks(values: Values) -> Values:
-    """Ranks from zero; equal values share the mean of theirs."""
-    import numpy as np
-
-    _, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ends = np.cumsum(counts)
-    shared: Values = (ends - (counts + 1) / 2)[which].astype(np.float64)
-    return shared
-
-
 def correlation_of_ranks(first: Values, second: Values) -> float:
     """Spearman's ρ of known values; zero where one of them is constant."""
-    one, other = _ranks(first), _ranks(second)
-    one, other = one - one.mean(), other - other.mean()
-    size = float((one @ one) * (other @ other)) ** 0.5
-    return float(one @ other) / size if size > 0 else 0.0
+    from scipy.stats import spearmanr
+
+    if (first == first[0]).all() or (second == second[0]).all():
+        return 0.0
+    return float(spearmanr(first, second).statistic)
 
 
 Signals = Mapping[str, "tuple[Values, Values]"]  # `SIGNAL SUBJECT` → the seconds before, and those of the incident
@@ -122,6 +174,22 @@ class BaselineMethod:
     title: str
     method: str  # what it does and where it was published
     score: Callable[[Signals, np.random.Generator], Scores]
+
+
+BASELINES = (
+    BaselineMethod("random", "Random order", "metrics in random order: the lower bound", random_order),
+    BaselineMethod(
+        "n-sigma", "N-sigma", "largest z-score in the incident, from mean and standard deviation before", n_sigma
+    ),
+    BaselineMethod("max-abs-z", "max |z|", "largest absolute z-score, so that drops count too", max_z),
+    BaselineMethod("baro", "BARO scorer", "RobustScorer of Pham et al. (FSE 2024): median and IQR before", baro),
+    BaselineMethod(
+        "ranked-correlation",
+        "Ranked correlation",
+        "Spearman's ρ with latency, as in the PetShop repository (CLeaR 2024)",
+        ranked_correlation,
+    ),
+)
 
 
 class MetricScores(Struct, frozen=True):

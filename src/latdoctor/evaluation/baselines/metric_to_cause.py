@@ -3,24 +3,23 @@
 Baselines rank metrics; the benchmark needs causes. Each baseline gets the mapping that gives its own rankings the best
 result on the training runs. The i-th metric of a ranking weighs 1/i, up to `depth`. The profile of a cause is the mean
 of those weights over its training runs; `strength` times the prior of the rules is added (the signals of the findings
-that a cause expects), so that causes without training runs can be named too. Two mappings are tried: *votes* (each
-metric shares its weight among causes) and *likeness* (cosine of ranking and profile). Mapping, depth and strength are
-selected by leaving out each training run, and all runs of its causes.
+that a cause expects), so that causes without training runs can be named too. Kind, depth and strength are selected by
+leaving out each training run, and all runs of its causes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import product
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from latdoctor.conditions.ast import signals_of
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.evaluation.baselines.methods import MetricScores
-from latdoctor.evaluation.tables import ResultTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,10 +29,16 @@ if TYPE_CHECKING:
 
 Prior = Mapping[str, Mapping[str, float]]  # signal → cause → share
 
-VOTES, LIKENESS = "votes", "likeness"
 DEPTHS = (1, 3, 10, 30)
 STRENGTHS = (0.01, 0.1, 1.0)
 FIRST = 5  # Avg@5 decides where AC@1 ties
+
+
+class MappingKind(StrEnum):
+    """How a ranking of metrics becomes a ranking of causes."""
+
+    VOTES = "votes"  # each metric shares its weight among causes
+    LIKENESS = "likeness"  # cosine of ranking and profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class CauseMapping(Struct, frozen=True):
     """The mapping of a baseline. `table`: signal → cause → weight."""
 
     peer: str
-    reading: str  # votes | likeness
+    kind: MappingKind = field(name="reading")
     depth: int
     strength: float
     table: dict[str, dict[str, float]]
@@ -77,17 +82,17 @@ def fit(peer: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMappin
     merit = (-1.0, -1.0)
     for depth in DEPTHS:
         training_set = _TrainingSet.of(training, prior, depth)
-        for strength, reading in product(STRENGTHS, (VOTES, LIKENESS)):
+        for strength, kind in product(STRENGTHS, MappingKind):
             runs, causes = (
-                list(_left_out(training_set, reading, strength, whole_causes=whole)) for whole in (False, True)
+                list(_left_out(training_set, kind, strength, whole_causes=whole)) for whole in (False, True)
             )
             both = [*runs, *causes]
             found = _share(both, 1), sum(_share(both, k) for k in range(1, FIRST + 1)) / FIRST
             if found > merit:
-                table = training_set.named(_table(training_set.profiles, training_set.prior, reading, strength))
+                table = training_set.named(_table(training_set.profiles, training_set.prior, kind, strength))
                 merit = found
                 shares = _share(runs, 1), _share(causes, 1)
-                best = CauseMapping(peer, reading, depth, strength, table, len(runs), *shares)
+                best = CauseMapping(peer, kind, depth, strength, table, len(runs), *shares)
     assert best is not None  # a share is never below zero
     return best
 
@@ -95,7 +100,7 @@ def fit(peer: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMappin
 def refitted(fitted: CauseMapping, training: Sequence[TrainingRun], prior: Prior) -> CauseMapping:
     """`fitted` learned on `training` only: for a training run that must be left out."""
     training_set = _TrainingSet.of(training, prior, fitted.depth)
-    table = _table(training_set.profiles, training_set.prior, fitted.reading, fitted.strength)
+    table = _table(training_set.profiles, training_set.prior, fitted.kind, fitted.strength)
     return structs.replace(fitted, table=training_set.named(table))
 
 
@@ -120,7 +125,7 @@ class _TrainingSet:
     signals: tuple[str, ...]
     causes: tuple[str, ...]
     weights: Matrix  # runs × signals
-    truths: Matrix  # runs × causes, each run's adding up to one
+    injected: Matrix  # runs × causes, each run's adding up to one
     prior: Matrix  # signals × causes
 
     @classmethod
@@ -133,22 +138,22 @@ class _TrainingSet:
         known = {cause for run in training for cause in run.causes} | {c for own in prior.values() for c in own}
         causes = tuple(sorted(known))
         row, column = ({name: place for place, name in enumerate(names)} for names in (signals, causes))
-        weights, truths = np.zeros((len(training), len(signals))), np.zeros((len(training), len(causes)))
+        weights, injected = np.zeros((len(training), len(signals))), np.zeros((len(training), len(causes)))
         for number, run in enumerate(training):
             for place, (signal, _) in enumerate(run.scored.signals[:depth], start=1):
                 weights[number, row[signal]] = 1 / place
             for cause in run.causes:
-                truths[number, column[cause]] = 1 / len(run.causes)
+                injected[number, column[cause]] = 1 / len(run.causes)
         rules_prior = np.zeros((len(signals), len(causes)))
         for signal, own in prior.items():
             for cause, share in own.items():
                 rules_prior[row[signal], column[cause]] = share
-        return cls(signals, causes, weights, truths, rules_prior)
+        return cls(signals, causes, weights, injected, rules_prior)
 
     @property
     def profiles(self) -> Matrix:
         """signals × causes: the mean weights over the runs of each cause."""
-        return _per_cause(self.weights.T @ self.truths, self.truths.sum(axis=0))
+        return _per_cause(self.weights.T @ self.injected, self.injected.sum(axis=0))
 
     def named(self, table: Matrix) -> dict[str, dict[str, float]]:
         return {
@@ -164,71 +169,38 @@ def _per_cause(sums: Matrix, counts: Matrix) -> Matrix:
     return found
 
 
-def _table(profiles: Matrix, prior: Matrix, reading: str, strength: float) -> Matrix:
+def _table(profiles: Matrix, prior: Matrix, kind: MappingKind, strength: float) -> Matrix:
     """The weight of each signal for each cause."""
     import numpy as np
 
     known = profiles + strength * prior
-    size = known.sum(axis=1, keepdims=True) if reading == VOTES else np.sqrt((known**2).sum(axis=0, keepdims=True))
+    size = (
+        known.sum(axis=1, keepdims=True)
+        if kind is MappingKind.VOTES
+        else np.sqrt((known**2).sum(axis=0, keepdims=True))
+    )
     found: Matrix = np.divide(known, size, out=np.zeros_like(known), where=size > 0)
     return found
 
 
-def _left_out(training_set: _TrainingSet, reading: str, strength: float, *, whole_causes: bool) -> Iterator[int]:
+def _left_out(training_set: _TrainingSet, kind: MappingKind, strength: float, *, whole_causes: bool) -> Iterator[int]:
     """For each training run: the rank of its best cause (0: none) with the run, or its causes, left out."""
     import numpy as np
 
-    sums, counts = training_set.weights.T @ training_set.truths, training_set.truths.sum(axis=0)
-    for weights, truth in zip(training_set.weights, training_set.truths, strict=True):
-        own = np.flatnonzero(truth)
+    sums, counts = training_set.weights.T @ training_set.injected, training_set.injected.sum(axis=0)
+    for weights, causes in zip(training_set.weights, training_set.injected, strict=True):
+        own = np.flatnonzero(causes)
         if not len(own):
             continue
         if whole_causes:
             less, fewer = sums.copy(), counts.copy()
             less[:, own], fewer[own] = 0.0, 0.0
         else:
-            less, fewer = sums - np.outer(weights, truth), counts - truth
+            less, fewer = sums - np.outer(weights, causes), counts - causes
         # The subtraction leaves rounding errors, which are no evidence.
         profiles = np.where(less > 1e-9, _per_cause(less, fewer), 0.0)
-        points = weights @ _table(profiles, training_set.prior, reading, strength)
+        points = weights @ _table(profiles, training_set.prior, kind, strength)
         first = int(own[points[own].argmax()])
         # Ties are broken by name, as in `named`.
         before = (points > points[first]).sum() + (points[:first] == points[first]).sum()
         yield 1 + int(before) if points[first] > 0 else 0
-
-
-_SHOWN = 2  # causes per signal
-_LEAST = 0.1  # smaller shares are not shown
-
-
-def tables(fitted: Mapping[str, Sequence[CauseMapping]], titles: Mapping[str, str]) -> Iterator[ResultTable]:
-    """For each kind of input: how each baseline is mapped, and the causes of every signal."""
-    columns = ("method", "mapping", "metrics used", "weight of the rules", "training runs")
-    for metrics, mappings in fitted.items():
-        yield ResultTable(
-            f"mapping-{metrics}",
-            (*columns, "AC@1, run left out", "AC@1, cause left out"),
-            [
-                (
-                    *(titles[one.peer], one.reading, str(one.depth), f"{one.strength:g}", str(one.runs)),
-                    *(f"{one.left_out:.2f}", f"{one.cause_left_out:.2f}"),
-                )
-                for one in mappings
-            ],
-        )
-        signals = sorted({signal for one in mappings for signal in one.table})
-        rows = [(signal, *(_cell(one.table.get(signal, {})) for one in mappings)) for signal in signals]
-        yield ResultTable(
-            f"mapping-{metrics}-signals",
-            ("signal", *(titles[one.peer] for one in mappings)),
-            [row for row in rows if any(row[1:])],
-        )
-
-
-def _cell(weights: Mapping[str, float]) -> str:
-    """The main causes of a signal, each with its share."""
-    total = sum(weights.values())
-    if total <= 0:
-        return ""
-    best = sorted(weights, key=lambda cause: (-weights[cause], cause))[:_SHOWN]
-    return ", ".join(f"{cause} {weights[cause] / total:.2f}" for cause in best if weights[cause] / total >= _LEAST)

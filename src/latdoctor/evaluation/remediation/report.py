@@ -15,8 +15,8 @@ from latdoctor.evaluation.remediation.scores import (
     PromoRushScore,
     RemediationScores,
 )
+from latdoctor.evaluation.report import NONE, ResultTable, seconds
 from latdoctor.evaluation.statistics import Proportion
-from latdoctor.evaluation.tables import NONE, ResultTable, seconds
 from latdoctor.lab.run_report import PhaseReport
 
 _INCIDENT_COLUMNS = (
