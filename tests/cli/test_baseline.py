@@ -37,7 +37,10 @@ def _serve(seconds_each: float) -> None:
 
 
 def test_what_was_recorded_is_shown() -> None:
-    outcome = run(["baseline", "show", "healthy.json"])
+    short = run(["baseline", "show", "healthy.json"]).out
+    assert short.startswith("intent, recorded 20")
+    assert " mean compute time 100 ms\n" in short
+    outcome = run(["baseline", "show", "healthy.json", "-v"])
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith("intent, recorded 20")
     assert re.search(r"^model/intent\S* +compute\.time\.mean +100 ms$", outcome.out, re.MULTILINE)

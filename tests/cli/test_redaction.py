@@ -73,14 +73,15 @@ def test_redact_makes_a_copy_without_them(log: Path, tmp_path: Path) -> None:
     assert run(["bundle", "redact", str(tmp_path / "raw"), "--to", str(tmp_path / "clean")]).code == 2
 
 
-def test_diff_tells_the_largest_change_first(log: Path, tmp_path: Path) -> None:
+def test_diff_lists_the_largest_change_first(log: Path, tmp_path: Path) -> None:
     early = tmp_path / "early.log"
     early.write_text("\n".join(log.read_text().splitlines()[:600]))
     for name, path in (("before", early), ("after", log)):
         run(["collect", "--log", str(path), "--to", str(tmp_path / name)])
-    outcome = run(["bundle", "diff", str(tmp_path / "before"), str(tmp_path / "after")])
+    outcome = run(["bundle", "diff", str(tmp_path / "before"), str(tmp_path / "after"), "-v"])
     assert outcome.code == 0
-    first = outcome.out.splitlines()[1]
+    headline, _, first, *_ = outcome.out.splitlines()
+    assert headline.startswith("SLOWER  P99 ")
     assert "latency." in first
     assert "within 20 % of each other" in outcome.out
     alike = run(["bundle", "diff", str(tmp_path / "after"), str(tmp_path / "after")]).out
@@ -93,7 +94,8 @@ def test_compare_with_a_baseline(log: Path, tmp_path: Path) -> None:
     assert run(["baseline", "record", "--log", str(early), "--to", str(remembered)]).code == 0
     outcome = run(["baseline", "compare", str(remembered), "--log", str(log)])
     assert outcome.code == 0
-    assert "latency.p99" in outcome.out
+    assert outcome.out.startswith("SLOWER  P99 54.9 ms → 555 ms (+911 %)")
+    assert "latency.p99" in run(["baseline", "compare", str(remembered), "--log", str(log), "-v"]).out
     assert run(["baseline", "compare", str(remembered), "--log", str(tmp_path / "none.log")]).code == 1
     assert run(["baseline", "compare", str(tmp_path / "none.json"), "--log", str(log)]).code == 2
     answer = json.loads(run(["diagnose", "--log", str(log), "--baseline", str(remembered), "-o", "json"]).out)

@@ -109,4 +109,4 @@ def test_two_servers_are_counted_in_the_targets_name(place: str) -> None:
     urls = [f"http://{place}/metrics", f"http://{place}/other"]
     outcome = run(["collect", "--to", "look", "--window", "0.1s", "--server", urls[0], "--server", urls[1]])
     assert outcome.code == 0, outcome.err
-    assert f"target {place} and 1 more\n" in run(["bundle", "inspect", "look"]).out
+    assert f"target {place} and 1 more\n" in run(["bundle", "inspect", "look", "-v"]).out

@@ -177,10 +177,10 @@ def test_a_bundle_is_diagnosed(bundle: str, cause: str) -> None:
 
 def test_a_baseline_is_shown_and_compared() -> None:
     baseline = str(V1 / "baseline.json")
-    shown = SIGNAL.findall(run("baseline", "show", baseline))
+    shown = SIGNAL.findall(run("baseline", "show", baseline, "-v"))
     assert len(shown) == 146
     assert [signal for _, signal in shown].count("latency.p99") >= 1
-    compared = SIGNAL.findall(run("baseline", "compare", baseline, str(V1 / "bundle")))
+    compared = SIGNAL.findall(run("baseline", "compare", baseline, str(V1 / "bundle"), "-v"))
     assert "latency.p99" in [signal for _, signal in compared]
     page = str(V1 / "bundle" / "artifacts" / "prometheus" / "saved-2-metrics-10.prom")
     document = run("diagnose", "--metrics", page, "--baseline", baseline, "--no-incident", "-o", "json", code=4)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli import options
-from latdoctor.cli.options import SourceOptions
+from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions
 
 if TYPE_CHECKING:
     from latdoctor.cli.request import Looked
@@ -26,7 +26,7 @@ def record(
     to: Annotated[Path, typer.Option("--to", metavar="FILE", readable=False, help="The file to write.")],
     bundle: Annotated[
         Path | None,
-        typer.Argument(metavar="BUNDLE", readable=False, help="A bundle of a healthy time; else a look now."),
+        typer.Argument(metavar="BUNDLE", readable=False, help="A bundle of a healthy time; else an observation now."),
     ] = None,
     sources: SourceOptions,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
@@ -91,28 +91,21 @@ def _looked(bundle: Path | None, sources: options.SourceOptions) -> Iterator[Loo
 
 
 @app.command()
-def show(file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="A baseline file.")]) -> None:
-    """Show what a baseline remembers.
+def show(
+    file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="A baseline file.")],
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value.")] = False,
+    output: OutputOption = OutputFormat.TEXT,
+) -> None:
+    """Show the values of a baseline.
 
     Exit codes: 0 shown · 2 not a baseline.
     """
-    from rich.table import Table
-
     from latdoctor.cli.console import result_console
-    from latdoctor.conditions.evaluator import show as shown
     from latdoctor.evidence import baseline as baselines
-    from latdoctor.evidence.catalogue import catalogue
-    from latdoctor.sanitize import clean, counted
+    from latdoctor.report import baseline as report
 
     found = baselines.load(file)
-    console = result_console()
-    console.print(f"{clean(found.target)}, recorded {clean(found.recorded_at)}", style="bold")
-    table = Table("subject", "signal", "value", box=None, pad_edge=False)
-    for row in found.values:
-        value = shown(row.signal, row.value) if row.signal in catalogue() else "unknown signal"
-        table.add_row(clean(row.subject), clean(row.signal), value)
-    console.print(table)
-    console.print(f"{counted(len(found.values), 'value')}. Next: latdoctor diagnose --baseline {file} …")
+    report.print_baseline(found, str(file), result_console(), as_json=output is OutputFormat.JSON, verbose=verbose)
 
 
 @app.command()
@@ -122,30 +115,47 @@ def compare(
     file: Annotated[Path, typer.Argument(metavar="FILE", readable=False, help="A baseline file.")],
     bundle: Annotated[
         Path | None,
-        typer.Argument(metavar="BUNDLE", readable=False, help="The bundle to compare; else a look now."),
+        typer.Argument(metavar="BUNDLE", readable=False, help="The bundle to compare; else an observation now."),
     ] = None,
     sources: SourceOptions,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value that both show.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every value that both have.")] = False,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
-    """Show how the target differs from its healthy time.
+    """Compare the target with its healthy time.
 
-    The largest change comes first. It judges nothing: a difference may be the load of the hour. What it means tells
-    latdoctor diagnose --baseline FILE.
+    Faster or slower, by how much, and why.
+
+    With -v every value, the largest change first. A difference may be the load of the hour: latdoctor diagnose
+    --baseline FILE judges it.
 
     Exit codes: 0 compared · 1 a source that was requested could not be read · 2 usage, an invalid bundle or baseline.
     """
-    from latdoctor.cli.bundle import print_differences
+    from dataclasses import replace
+
+    from latdoctor.cli.comparison import print_comparison
     from latdoctor.cli.request import must_have_read, must_stand_alone, tell
-    from latdoctor.cli.session import seen
+    from latdoctor.cli.session import rule_set, seen, stamp
+    from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence import baseline as baselines
     from latdoctor.evidence.diff import differences, values
+    from latdoctor.pipeline import case
+    from latdoctor.report.comparison_screen import ComparedPair
 
     must_stand_alone(bundle, sources)
     remembered = baselines.load(file)
     with _looked(bundle, sources) as looked:
-        evidence, _ = seen(looked.bundle)
+        evidence, coverage = seen(looked.bundle)
     must_have_read(looked, evidence, every=True, otherwise="and nothing was compared")
-    tell(looked.bundle.gaps)
+    if output is OutputFormat.TEXT:
+        tell(looked.bundle.gaps)
     numbers = {key: value for key, value in values(evidence).items() if not isinstance(value, str)}
-    print_differences(differences(remembered.lookup, numbers), ("then", "now"), every=verbose)
-    typer.echo(f"Next: latdoctor diagnose --baseline {file} …")
+    against_baseline = replace(looked.bundle, baseline=remembered)
+    pair = ComparedPair(
+        before=str(file),
+        after=str(bundle) if bundle else "now",
+        values=differences(remembered.lookup, numbers),
+        diagnosis=diagnose(case(against_baseline, evidence, coverage), rule_set(()), stamp()),
+        targets=(remembered.target, looked.bundle.context.target),
+    )
+    command = f"latdoctor diagnose {bundle or '…'} --baseline {file}"
+    print_comparison(pair, command, output, verbose=verbose, columns=("then", "now"))

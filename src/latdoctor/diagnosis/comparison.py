@@ -14,6 +14,7 @@ from latdoctor.diagnosis.evaluate import FIRED
 from latdoctor.diagnosis.result import Against, CauseShift, Check, CheckShift, Contrast, Diagnosis, Place
 from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
 from latdoctor.evidence.diff import Difference
+from latdoctor.evidence.speed import speed_change
 from latdoctor.units import format_value
 
 SCHEMA_VERSION = "1"
@@ -169,7 +170,8 @@ def contrast(first: Diagnosis, second: Diagnosis) -> Contrast:
 
 def against(name: str, than: str, first: Diagnosis, second: Diagnosis, values: Sequence[Difference]) -> Against:
     """How `second`, called `name`, differs from `first`, called `than`; of `values` only those that differ are kept."""
-    return Against(name, than, contrast(first, second), tuple(one for one in values if one.is_one))
+    differing = tuple(one for one in values if one.is_one)
+    return Against(name, than, contrast(first, second), differing, speed_change(values))
 
 
 def _causes(first: Diagnosis, second: Diagnosis) -> tuple[CauseShift, ...]:

@@ -16,6 +16,7 @@ from latdoctor.diagnosis.codes import (
 )
 from latdoctor.evidence.diff import Difference
 from latdoctor.evidence.model import Coverage, Gap, Origin, Value, Window
+from latdoctor.evidence.speed import SpeedChange
 
 SCHEMA_VERSION = "2"
 
@@ -224,12 +225,13 @@ class Contrast(Struct, frozen=True):
 
 
 class Against(Struct, frozen=True):
-    """What was looked at (`name`) against another moment or another replica (`than`), as somebody asked for it."""
+    """The observation (`name`) against another moment or another replica (`than`), where that was requested."""
 
     name: str
     than: str
     contrast: Contrast
     values: tuple[Difference, ...]  # values that differ by more than a fifth or are seen on one side only
+    speed: SpeedChange | None = None  # faster, slower or the same
 
 
 class Vital(Struct, frozen=True):

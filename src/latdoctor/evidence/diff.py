@@ -38,6 +38,8 @@ class Difference:
 
     @property
     def _size(self) -> float:
+        if self.before == self.after:
+            return 0.0
         return math.inf if self.factor is None else abs(math.log(self.factor))
 
 

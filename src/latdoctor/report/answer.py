@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import PurePath
 
 from rich.cells import cell_len
 
@@ -17,8 +18,7 @@ from latdoctor.diagnosis.recommend import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextLook, RankedCause
 from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_loader import shipped
-from latdoctor.report import presenter, time_scope
-from latdoctor.report.comparison import headline as comparison_headline
+from latdoctor.report import comparison_screen, presenter, time_scope
 from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
 from latdoctor.report.text_utils import wrapped
@@ -29,6 +29,8 @@ _INDENT = 6  # of evidence below a cause
 _MAX_CAUSES = 3
 _MAX_EVIDENCE = 4
 _MANY_SIGNALS = 10  # that a file does not show: a whole side of the service is missing in it
+_THAN = 28  # columns of the name of what is compared with
+_MIN_MOVED, _MAX_MOVED = 3, 8  # other changes in a comparison
 _NEAR = 0.25  # a rival at least this probable is worth a line
 _ADDRESS = re.compile(r"[\w.\[\]:-]+:\d{1,5}")
 _NUMBER = re.compile(r"\d[\d.,\u202f\u00a0]*(?: ?(?:%|[µmn]?s|/s|[KMG]i?B|°C))?")
@@ -39,9 +41,9 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 def answer(diagnosis: Diagnosis, height: int = HEIGHT) -> tuple[Line, ...]:
     """The lines for a screen of `height` lines."""
     parts = [
-        list(_verdict(diagnosis)),
-        list(_comparison(diagnosis)),
+        [*_comparison(diagnosis), *_verdict(diagnosis)],
         list(_causes(diagnosis)),
+        list(_moved(diagnosis)),
         list(_do(diagnosis)),
         [*_changes(diagnosis), *_not_seen(diagnosis)],
         list(_more(diagnosis)),
@@ -64,12 +66,30 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
 
 
 def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
-    """Faster, slower or the same, by how much, and what else moved."""
-    if diagnosis.against:
-        first, *rest = comparison_headline(diagnosis.against)
-        yield Line(first, "bold")
-        for one in rest:
-            yield Line(f"  {one}"[:WIDTH], rank=Rank.EVIDENCE)
+    """Faster, slower or the same, by how much, and against what."""
+    if diagnosis.against and diagnosis.against.speed:
+        speed = diagnosis.against.speed
+        pair = diagnosis.against
+        was, now = (verdict.level for verdict in pair.contrast.verdicts)
+        of_files = pair.name == "now"  # else of two subjects of one observation
+        than = presenter.shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
+        level = f" ({was})" if of_files and was != now else ""
+        name = "" if of_files else f"{presenter.shortened(pair.name, _THAN)} "
+        text = f"{comparison_screen.headline(speed)}, {name}against {than}{level}"
+        for number, line in enumerate(wrapped(text, "", "  ")[:2]):
+            yield Line(line, comparison_screen.STYLE[speed.pace], continued=number > 0)
+
+
+def _moved(diagnosis: Diagnosis) -> Iterator[Line]:
+    """The causes that are gone, and what else changed, better or worse."""
+    if diagnosis.against and diagnosis.against.speed:
+        for shift in diagnosis.against.contrast.causes:
+            if shift.before and shift.before.named and not (shift.after and shift.after.named):
+                yield Line(f" Gone  {presenter.shortened(shift.title, WIDTH - 8)}", "bold", Rank.EVIDENCE)
+        changes = comparison_screen.moved(diagnosis.against.values, diagnosis.against.speed)
+        for number, one in enumerate(changes[:_MAX_MOVED]):
+            line = comparison_screen.moved_row(one)
+            yield Line(line.text, line.style, Rank.EVIDENCE if number < _MIN_MOVED else Rank.DETAIL)
 
 
 def _causes(diagnosis: Diagnosis) -> Iterator[Line]:

@@ -1,16 +1,13 @@
-"""Two diagnoses side by side, as plain lines: for `rules diff`, `diagnose --against` and a look that goes on."""
+"""Two diagnoses side by side, as plain lines: for `rules diff`, `diagnose --against -v` and `--watch`."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 
-from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.comparison import ADDED, CHANGED, REMOVED, RulesDifference
 from latdoctor.diagnosis.result import Against, Answer, CauseShift, CheckShift, Contrast, Place, Verdict
-from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.diff import Difference
-from latdoctor.evidence.model import Value
+from latdoctor.report.comparison_screen import shown
 from latdoctor.report.presenter import shortened
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
@@ -42,77 +39,15 @@ def lines(contrast: Contrast, *, every: bool = False) -> Iterator[str]:
         yield f"({len(contrast.checks) - len(shown)} more findings: -v)"
 
 
-# Quantities that decide whether a service is faster, the first that both show.
-_SPEED = ("latency.p99", "client.latency.p99", "latency.mean", "ttft.p99", "ttft.mean", "compute.time.mean")
-_SPEED_NAMES = {"latency.p99": "P99", "client.latency.p99": "P99 at the client", "latency.mean": "mean latency"}
-_MORE_IS_BETTER = ("completion.rate", "gpu.sm_clock_ratio", "session.hit_ratio", "prefix_cache.hit_ratio")
-_HEADLINES = 5
-# What an engineer asks about first; everything else follows by how much it moved.
-_FIRST = {
-    "error.ratio",
-    "arrival.rate",
-    "completion.rate",
-    "queue.depth",
-    "queue.time.mean",
-    "compute.time.mean",
-    "batch.size.mean",
-    "kv.usage",
-}
-
-
-def headline(against: Against) -> tuple[str, ...]:
-    """Faster, slower or the same, by how much; then what else moved, as signed percentages."""
-    both = [one for one in against.values if one.factor is not None]
-    speed = next((one for name in _SPEED for one in both if one.signal == name), None)
-    than = against.than
-    if speed is None or speed.factor is None:
-        moved = "latency is the same within a fifth, or not shown by both"
-        first = f"NO DIFFERENCE IN SPEED against {than}: {moved}"
-    else:
-        word = "SLOWER" if speed.factor > 1 else "FASTER"
-        name = _SPEED_NAMES.get(speed.signal) or _title(speed.signal)
-        values = f"{_shown(speed.signal, speed.before)} → {_shown(speed.signal, speed.after)}"
-        first = f"{word} than {than}: {name} {values} ({_signed(speed.factor)})"
-    others = sorted((one for one in both if one is not speed), key=lambda one: one.signal not in _FIRST)[:_HEADLINES]
-    return (first, *(_moved(one) for one in others))
-
-
-def _moved(one: Difference) -> str:
-    values = f"{_shown(one.signal, one.before)} → {_shown(one.signal, one.after)}"
-    return f"{_signed(one.factor or 1.0):>8}{_mark(one)}  {values}  {_title(one.signal)}"
-
-
-def _signed(factor: float) -> str:
-    return f"{(factor - 1) * 100:+.0f} %" if factor < 100 else f"×{factor:.0f}"
-
-
-def _mark(one: Difference) -> str:
-    """Whether the change is one for the better or the worse, where that is known."""
-    known = catalogue().get(one.signal)
-    grew = (one.factor or 1.0) > 1
-    if one.signal in _MORE_IS_BETTER:
-        return " better" if grew else " worse "
-    if known and known.unit.dimension == "time":
-        return " worse " if grew else " better"
-    return "       "
-
-
-def _title(signal: str) -> str:
-    """The quantity in the catalogue's words, up to its first bracket."""
-    known = catalogue().get(signal)
-    words = (known.description if known else signal).partition(" (")[0]
-    return textwrap.shorten(words, 42, placeholder=" …")
-
-
 def of_against(against: Against, *, every: bool = False) -> Iterator[str]:
-    """What a person compares with: first what is said, then the values that moved most."""
+    """The answers and findings that changed, then the values that moved most."""
     yield from lines(against.contrast, every=every)
     both = [one for one in against.values if one.before is not None and one.after is not None]
-    both.sort(key=lambda one: isinstance(one.after, str))  # another name or version of something tells least
-    shown = both if every else both[:_VALUES]
-    yield from (_value(one) for one in shown)
-    if len(shown) < len(both):
-        yield f"({len(both) - len(shown)} more values differ: -v)"
+    both.sort(key=lambda one: isinstance(one.after, str))  # another name or version of something says least
+    listed = both if every else both[:_VALUES]
+    yield from (_value(one) for one in listed)
+    if len(listed) < len(both):
+        yield f"({len(both) - len(listed)} more values differ: -v)"
     if not both:
         yield "no value that both show differs by more than a fifth"
     for title, which in ((against.than, "after"), (against.name, "before")):
@@ -125,14 +60,7 @@ def of_against(against: Against, *, every: bool = False) -> Iterator[str]:
 def _value(one: Difference) -> str:
     times = "" if one.factor is None else f", {one.factor:.3g} times"
     subject = shortened(clean(one.subject))
-    return f"{one.signal}: {_shown(one.signal, one.before)} → {_shown(one.signal, one.after)}{times} ({subject})"
-
-
-def _shown(signal: str, value: Value | None) -> str:
-    if value is None:
-        return "not seen"
-    known = signal in catalogue()
-    return clean(show(signal, value) if known else str(value), 200)
+    return f"{one.signal}: {shown(one.signal, one.before)} → {shown(one.signal, one.after)}{times} ({subject})"
 
 
 def _cause(shift: CauseShift) -> str:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import comparison, presenter, time_scope
+from latdoctor.report import comparison, comparison_screen, presenter, time_scope
 from latdoctor.report.answer import answer
 from latdoctor.report.presenter import gap_lines, unexplained
 from latdoctor.units import percent
@@ -36,6 +36,8 @@ def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> Non
 
 def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
     """The same, piece by piece."""
+    if diagnosis.against and (speed := diagnosis.against.speed):
+        yield Text(comparison_screen.headline(speed), style=comparison_screen.STYLE[speed.pace])
     yield Text(presenter.headline(diagnosis), style=presenter.LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
     yield Text(f"target {time_scope.scope(diagnosis)}", style="dim")
     if line := presenter.site_line(diagnosis):

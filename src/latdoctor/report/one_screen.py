@@ -6,6 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
+from rich.console import Console
+from rich.text import Text
+
 from latdoctor.report.text_utils import wrapped
 
 HEIGHT, WIDTH = 24, 80
@@ -20,6 +23,7 @@ class Rank(IntEnum):
     CHANGE = 3
     NOT_SEEN = 4
     MORE = 5
+    DETAIL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,12 @@ def fitted(parts: Iterable[Iterable[Line]], height: int = HEIGHT) -> tuple[Line,
     for part in kept:
         lines += [Line("")] * bool(lines) + part
     return tuple(lines[:height])
+
+
+def print_lines(lines: Iterable[Line], console: Console) -> None:
+    """Each on one line of its own: a command that is longer than the screen can still be pasted."""
+    for line in lines:
+        console.print(Text(line.text, style=line.style, no_wrap=True, overflow="ignore"), crop=False)
 
 
 def sentence_lines(text: str, first: str, rest: str, most: int = 2) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 import msgspec
@@ -14,6 +13,7 @@ from rich.text import Text
 from latdoctor.incident.sop.clock import StageState, StageStatus
 from latdoctor.incident.status import AttemptedRun, IncidentStatus
 from latdoctor.report.remediation import clock as clock_of
+from latdoctor.report.text_utils import command_lines
 from latdoctor.sanitize import clean, counted, fitted
 from latdoctor.units import percent
 
@@ -155,17 +155,6 @@ def _next(status: IncidentStatus) -> Iterator[RenderableType]:
     yield Text(f" Next    {first}", style="bold")
     yield from (Text(f"           {line}", style="bold", overflow="ignore", no_wrap=True) for line in rest)
     yield Padding(Text(clean(status.next.why, _WIDE), style="dim"), (0, 0, 0, _LABEL + 1))
-
-
-def command_lines(command: str, width: int) -> list[str]:
-    """`command` in lines of at most `width` columns where its options permit, joined by backslashes for a shell."""
-    lines: list[str] = []
-    for word in re.split(r" (?=--)", command):
-        if lines and len(lines[-1]) + len(word) + 3 <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def screen(status: IncidentStatus) -> RenderableType:

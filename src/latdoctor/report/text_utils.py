@@ -38,7 +38,18 @@ def print_json(value: dict[str, Any], console: Console) -> None:
     """`value` under the version of its format, indented."""
     raw = msgspec.json.encode({"schema_version": SCHEMA_VERSION, **value})
     console.file.write(msgspec.json.format(raw, indent=2).decode() + "\n")
-    console.file.flush()  # that it cannot be written is told here, as rich does it for text
+    console.file.flush()  # a failure to write is raised here, as rich does it for text
+
+
+def command_lines(command: str, width: int) -> list[str]:
+    """`command` in lines of at most `width` columns where its options permit, joined by backslashes for a shell."""
+    lines: list[str] = []
+    for word in re.split(r" (?=--)", command):
+        if lines and len(lines[-1]) + len(word) + 3 <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]
 
 
 def print_whole(text: str, console: Console, style: str = "") -> None:

@@ -25,12 +25,12 @@ def scope(diagnosis: Diagnosis) -> str:
     parts = [shortened(diagnosis.target, _TARGET_WIDTH)]
     watched = (looked.seconds or 0.0) >= 1
     if watched and looked.end is not None:
-        parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {_moment(looked.end)}")
+        parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {utc_moment(looked.end)}")
     begun = looked.start if watched else None
     if known.start is not None and known.end is not None and (begun is None or known.start < begun - _SLACK):
         parts.append(f"recorded {_span(known.start, known.end)}{_ahead(known.end, looked.end)}")
     elif not watched and looked.end is not None:
-        parts.append(f"read {_moment(looked.end)}")
+        parts.append(f"read {utc_moment(looked.end)}")
     return " · ".join(parts)
 
 
@@ -49,8 +49,8 @@ def since(diagnosis: Diagnosis) -> str:
     about = f" (± {format_value(onset.within, 'time')})" if onset.within > _SURE else ""
     end = onset.until if onset.until is not None else diagnosis.evidence_window.end
     lasted = f", {format_value(end - onset.time, 'time')}" if end is not None and end > onset.time else ""
-    until = f" until {_clock(onset.until, _moment(onset.time)[:10])}" if onset.until is not None else ""
-    return f"since {_moment(onset.time)}{about}{until}{lasted}"
+    until = f" until {_clock(onset.until, utc_moment(onset.time)[:10])}" if onset.until is not None else ""
+    return f"since {utc_moment(onset.time)}{about}{until}{lasted}"
 
 
 def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
@@ -69,7 +69,7 @@ def change_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
     if diagnosis.verdict.level == Level.HEALTHY:
         return ()
     if diagnosis.changes:
-        return tuple(_changed(diagnosis, _moment(diagnosis.since.time)[:10] if diagnosis.since else ""))
+        return tuple(_changed(diagnosis, utc_moment(diagnosis.since.time)[:10] if diagnosis.since else ""))
     return (f"{_BEFORE}: {_no_change(diagnosis)}",) if diagnosis.since else ()
 
 
@@ -107,19 +107,20 @@ def _no_change(diagnosis: Diagnosis) -> str:
 
 def _clock(time: float, day: str) -> str:
     """A moment without the day where that is printed already."""
-    moment = _moment(time)
+    moment = utc_moment(time)
     return moment[11:19] if moment.startswith(day or "no day") else moment
 
 
 def _span(start: float, end: float) -> str:
-    first, last = _moment(start), _moment(end)
+    first, last = utc_moment(start), utc_moment(end)
     if first == last:
         return first
     same_day = first[:10] == last[:10]
     return f"{first[:-4]} to {last[11:] if same_day else last}"
 
 
-def _moment(time: float) -> str:
+def utc_moment(time: float) -> str:
+    """`2026-11-22 01:07:14 UTC`."""
     try:
         return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):  # a source may contain any number

@@ -14,13 +14,22 @@ from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.units import format_value
 
 # How a vital sign is said; {} is its value with the unit.
-_PHRASES = {
+PHRASES = {
     "latency.p99": "P99 {}",
     "client.latency.p99": "P99 {} at the client",
     "latency.mean": "mean latency {}",
+    "client.latency.mean": "mean latency {} at the client",
+    "http.latency.mean": "mean latency {} at the HTTP layer",
+    "http.latency.p99": "P99 {} at the HTTP layer",
     "ttft.p99": "time to first token P99 {}",
     "ttft.mean": "mean time to first token {}",
+    "tpot.p99": "time per output token P99 {}",
+    "tpot.mean": "mean time per output token {}",
+    "itl.p99": "time between tokens P99 {}",
+    "itl.mean": "mean time between tokens {}",
+    "step.duration.mean": "mean step {}",
     "error.ratio": "errors {}",
+    "client.error_ratio": "errors {} at the client",
     "arrival.rate": "{} requests arrive",
     "completion.rate": "{} answered",
     "queue.depth": "{} waiting",
@@ -124,7 +133,12 @@ def headline_latency(diagnosis: Diagnosis) -> Vital | None:
 
 def phrase(sign: Vital) -> str:
     """`P99 2.48 s`."""
-    return _PHRASES[sign.signal].format(sign.shown)
+    return quantity(sign.signal, sign.shown)
+
+
+def quantity(signal: str, shown: str) -> str:
+    """`shown` with the name of its quantity: `P99 2.48 s`; as it is for a signal that is no vital sign."""
+    return PHRASES.get(signal, "{}").format(shown)
 
 
 def _latency_phrase(diagnosis: Diagnosis) -> list[str]:
@@ -190,7 +204,7 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     if busy and not isinstance(busy.value, str):
         compute_bound = busy.value >= _BUSY
         yield from wrapped(f"GPU busy {busy.shown}{_meaning(busy.value)}", " ", "   ")
-    shown = _PHRASES.keys() - {*_HARM, "gpu.busy_ratio"}
+    shown = PHRASES.keys() - {*_HARM, "gpu.busy_ratio"}
     said = [phrase(one) for one in singles if one.signal in shown and not _is_minor(one)]
     for signal, template in _PARTS.items():
         shares = [f"{_HOST.get(one.part, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
