@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from latdoctor.gap_code import GapCode
+
 
 class LatdoctorError(Exception):
     """What failed, where (file, URL, option) and what to do next. `listed`: lines to choose from."""
@@ -43,7 +45,21 @@ class BundleError(LatdoctorError):
 
 
 class SourceError(LatdoctorError):
+    """`code` becomes that of the gap."""
+
     exit_code = 1
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        where: str = "",
+        next_step: str = "",
+        listed: Sequence[str] = (),
+        code: GapCode = GapCode.UNREADABLE,
+    ) -> None:
+        super().__init__(what, where=where, next_step=next_step, listed=listed)
+        self.code = code
 
 
 class OperationError(LatdoctorError):

@@ -29,6 +29,7 @@ from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Coverage, Evidence, Gap
 from latdoctor.evidence.redaction import bundle as redacting
 from latdoctor.evidence.redaction.redactor import Redactor
+from latdoctor.gap_code import GapCode
 from latdoctor.remediation.observation import Observation, Observe
 from latdoctor.remediation.planner import Because
 from latdoctor.remediation.target import Access, Pages, Target, TargetKind, canonical_url, detect_kind, host_and_port
@@ -51,7 +52,16 @@ def _unread(bundle: Bundle) -> tuple[Gap, ...]:
         return ()
     shown = ", ".join(kinds[:_KINDS_SHOWN]) + (" and more" if len(kinds) > _KINDS_SHOWN else "")
     step = "read it with the version that wrote it: its manifest says which"
-    return (Gap("bundle", f"artifacts of a kind that this version cannot read: {shown}", (), None, step),)
+    return (
+        Gap(
+            "bundle",
+            f"artifacts of a kind that this version cannot read: {shown}",
+            (),
+            None,
+            step,
+            code=GapCode.UNSUPPORTED,
+        ),
+    )
 
 
 def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> Case:

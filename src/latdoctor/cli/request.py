@@ -24,6 +24,7 @@ from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.evidence.redaction import bundle as redacting
 from latdoctor.evidence.redaction.redactor import Redactor
+from latdoctor.gap_code import GapCode
 from latdoctor.http.address import mask_credentials
 from latdoctor.sanitize import clean
 from latdoctor.units import parse_duration, parse_share, parse_span
@@ -147,7 +148,11 @@ def _gaps_of(source: Source, bundle: Bundle, evidence: Evidence) -> Sequence[Gap
     own = [gap for gap in evidence.gaps if gap.source in makers]
     names = {artifact.name for artifact in bundle.artifacts if _is_of(source, artifact.source)}
     said = [gap for gap in own if source.place in gap.reason or (gap.origin and gap.origin.artifact in names)]
-    return said or own or [Gap(source.collector, f"{source.place or source.collector} brought nothing")]
+    return (
+        said
+        or own
+        or [Gap(source.collector, f"{source.place or source.collector} brought nothing", code=GapCode.EMPTY)]
+    )
 
 
 WINDOW = "10s"

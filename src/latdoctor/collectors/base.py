@@ -12,6 +12,8 @@ from typing import Protocol
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.gap_code import GapCode
+from latdoctor.http.failure import FailureCode
 
 _LISTENER: ContextVar[Callable[[str], None]] = ContextVar("progress listener", default=lambda message: None)
 
@@ -91,6 +93,23 @@ class CollectResult:
 
     artifacts: tuple[Artifact, ...] = ()
     gaps: tuple[Gap, ...] = ()
+
+
+_CODE_OF_FAILURE = {
+    FailureCode.CONNECT_TIMEOUT: GapCode.TIMEOUT,
+    FailureCode.TIMEOUT: GapCode.TIMEOUT,
+    FailureCode.CERTIFICATE: GapCode.CERTIFICATE,
+    FailureCode.CA_FILE: GapCode.CERTIFICATE,
+    FailureCode.INVALID_REQUEST: GapCode.NOT_MATCHED,
+    FailureCode.TOO_LARGE: GapCode.TOO_LARGE,
+    FailureCode.REDIRECT: GapCode.REFUSED,
+    FailureCode.STATUS: GapCode.REFUSED,
+}
+
+
+def code_of_failure(failure: FailureCode) -> GapCode:
+    """The code of a gap whose cause is a failed HTTP exchange."""
+    return _CODE_OF_FAILURE.get(failure, GapCode.UNREACHABLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean
 
 MAX_FILES = 64  # of a folder
@@ -57,17 +58,20 @@ class FileFinder:
             elif path.is_file():
                 yield path, None
             else:
-                self._gap(path, "is not a regular file" if path.exists() else "does not exist", "check the path")
+                exists = path.exists()
+                reason = "is not a regular file" if exists else "does not exist"
+                self._gap(path, reason, "check the path", GapCode.UNSUPPORTED if exists else GapCode.ABSENT)
         except OSError as error:  # no permission to enter its folder
-            self._gap(path, f"cannot be read: {error.strerror}", "check path and permissions")
+            self._gap(path, f"cannot be read: {error.strerror}", "check path and permissions", code_of_os_error(error))
 
     def _inside(self, folder: Path) -> Sequence[Path]:
         found = sorted(path for path in folder.iterdir() if path.name.endswith(self.endings) and path.is_file())
         if not found:
-            self._gap(folder, "contains no file of this kind", self.nothing)
+            self._gap(folder, "contains no file of this kind", self.nothing, GapCode.EMPTY)
         if len(found) > MAX_FILES:
             reason = f"{clean(str(folder))}: contains {len(found)} files; only the first {MAX_FILES} are read"
-            self.gaps.append(Gap(self.source, reason, next_step="name the files that matter one by one"))
+            next_step = "name the files that matter one by one"
+            self.gaps.append(Gap(self.source, reason, next_step=next_step, code=GapCode.TOO_LARGE))
         return found[:MAX_FILES]
 
     def _read_head(self, path: Path) -> bytes | None:
@@ -75,11 +79,12 @@ class FileFinder:
             with path.open("rb") as file:
                 return file.read(_HEAD)
         except OSError as error:
-            self._gap(path, f"cannot be read: {error.strerror}", "check path and permissions")
+            self._gap(path, f"cannot be read: {error.strerror}", "check path and permissions", code_of_os_error(error))
             return None
 
-    def _gap(self, path: Path, reason: str, next_step: str) -> None:
-        self.gaps.append(Gap(self.source, f"{clean(str(path))}: {reason}", self.signals, next_step=next_step))
+    def _gap(self, path: Path, reason: str, next_step: str, code: GapCode) -> None:
+        shown = f"{clean(str(path))}: {reason}"
+        self.gaps.append(Gap(self.source, shown, self.signals, next_step=next_step, code=code))
 
 
 @dataclass(frozen=True, slots=True)

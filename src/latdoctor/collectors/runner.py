@@ -16,6 +16,7 @@ from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Coverage, Evidence, Gap, Origin, Window
+from latdoctor.gap_code import GapCode
 
 # A live collection takes its window; a collector is abandoned after that plus this many response timeouts.
 PATIENCE = 4
@@ -92,11 +93,11 @@ def _outcome(reading: _RunningCollector, request: CollectRequest, *, stopped: bo
     if reading.call.ended:
         return reading.call.outcome()
     collector = reading.collector
-    reason = f"{collector.title} did not answer within {_patience(request):.0f} s"
+    reason, code = f"{collector.title} did not answer within {_patience(request):.0f} s", GapCode.TIMEOUT
     next_step = "check that source by itself, or leave it out"
     if stopped:
-        reason, next_step = f"{collector.title} was stopped, as no server answered", ""
-    gap = Gap(collector.name, reason, tuple(sorted(collector.provides)), next_step=next_step)
+        reason, next_step, code = f"{collector.title} was stopped, as no server answered", "", GapCode.STOPPED
+    gap = Gap(collector.name, reason, tuple(sorted(collector.provides)), next_step=next_step, code=code)
     return CollectResult(gaps=(gap,))
 
 
@@ -132,6 +133,7 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
             signals=tuple(sorted(collector.provides)),
             next_step=wrong_option_hint(group[0], collector.name) or error.next_step,
             origin=Origin(group[0].name),
+            code=error.code,
         )
         return Evidence(gaps=(gap,))
 

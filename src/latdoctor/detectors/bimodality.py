@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from latdoctor.detectors.quantiles import derived_origin, is_valid, latest_distributions
 from latdoctor.evidence.model import Distribution, Evidence, Gap, Reading, Value
+from latdoctor.gap_code import GapCode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,16 +70,19 @@ def batch_bimodality(evidence: Evidence) -> Evidence:
 
 def _of_one(distribution: Distribution) -> Evidence:
     if not is_valid(distribution):
-        return _gap(distribution, "its counts or bounds are invalid", "")
+        return _gap(distribution, "its counts or bounds are invalid", GapCode.INCONSISTENT)
     counts = batch_sizes(distribution)
     whole, observed = sum(counts.values()), distribution.count
     if observed < MIN_BATCHES:
         return _gap(
-            distribution, f"{observed:g} batches observed, {MIN_BATCHES} are needed", "watch for longer: --window 60s"
+            distribution,
+            f"{observed:g} batches observed, {MIN_BATCHES} are needed",
+            GapCode.INSUFFICIENT,
+            "watch for longer: --window 60s",
         )
     if whole < (1 - LEFT_OUT) * observed:
         reason = "its buckets contain several batch sizes each, so that peaks cannot be distinguished"
-        return _gap(distribution, reason, "count batches size by size: one bucket for each")
+        return _gap(distribution, reason, GapCode.AMBIGUOUS, "count batches size by size: one bucket for each")
     dip, p = dip_test(counts)
     modes = find_modes(counts) if p < P_PEAKS else BatchSizeModes(_commonest(counts), _commonest(counts))
     note = f"{whole:g} batches, sizes {min(counts)} to {max(counts)}, dithered by ±0.5"
@@ -170,6 +174,6 @@ def _commonest(counts: dict[int, float]) -> int:
     return max(counts, key=lambda size: counts[size])
 
 
-def _gap(distribution: Distribution, reason: str, next_step: str) -> Evidence:
-    gap = Gap("derived", f"{SIGNAL}: {reason}", DERIVED, distribution.subject, next_step, distribution.origin)
+def _gap(distribution: Distribution, reason: str, code: GapCode, next_step: str = "") -> Evidence:
+    gap = Gap("derived", f"{SIGNAL}: {reason}", DERIVED, distribution.subject, next_step, distribution.origin, code)
     return Evidence(gaps=(gap,))

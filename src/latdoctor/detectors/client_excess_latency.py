@@ -36,6 +36,7 @@ from latdoctor.evidence.model import (
     Window,
     is_unknown,
 )
+from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
 CLIENT = "client/"
@@ -109,7 +110,7 @@ def _of_client(evidence: Evidence, client: Reading) -> Iterator[Reading | Gap]:
         return
     few = _few(evidence, {client.subject, *(one.subject for one in concurrent)})
     if few:
-        yield _gap(client, DERIVED, few, "watch for longer: --window 60s")
+        yield _gap(client, DERIVED, few, GapCode.INSUFFICIENT, "watch for longer: --window 60s")
         return
     subjects = frozenset(one.subject for one in concurrent)
     loop_delay = _loop_delay(evidence, client.subject, subjects)
@@ -129,13 +130,19 @@ def _of_client(evidence: Evidence, client: Reading) -> Iterator[Reading | Gap]:
 def _alone(client: Reading, servers: list[Reading]) -> Gap:
     if not servers:
         return _gap(
-            client, DERIVED, "no server-side latency was collected for this client", "add --server URL of the server"
+            client,
+            DERIVED,
+            "no server-side latency was collected for this client",
+            GapCode.ABSENT,
+            "add --server URL of the server",
         )
     if client.window.start is None or all(one.window.start is None for one in servers):
         reason = "lifetime averages of a client and a server are not comparable"
     else:
         reason = "the pages of the client and the server cover different times"
-    return _gap(client, DERIVED, reason, "watch both at once: --server SERVER --server CLIENT --window 10s")
+    return _gap(
+        client, DERIVED, reason, GapCode.STALE, "watch both at once: --server SERVER --server CLIENT --window 10s"
+    )
 
 
 def _same_time(one: Window, other: Window) -> bool:
@@ -232,7 +239,7 @@ def _difference(
         return None
     slowest = max(server_side, key=_number)
     if slowest.bound or client_side.bound == AT_MOST:
-        return _gap(client_side, (of.signal,), f"{of.signal}: one side is known only by a bound", "")
+        return _gap(client_side, (of.signal,), f"{of.signal}: one side is known only by a bound", GapCode.INSUFFICIENT)
     note = f"{of.client} {_seconds(client_side)} less {of.server} {_seconds(slowest)}"
     if len(server_side) > 1:
         note += f" of the slowest of {len(server_side)} servers, {slowest.subject}"
@@ -249,7 +256,7 @@ def _bounded(reading: Reading, loop_delay: float) -> Reading | Gap:
         return reading
     late = f"blocked event loops may explain {format_value(loop_delay, 'time')} of it"
     if reading.bound:
-        return _gap(reading, (reading.signal,), f"{reading.signal}: {late}", "")
+        return _gap(reading, (reading.signal,), f"{reading.signal}: {late}", GapCode.INSUFFICIENT)
     return Reading(
         reading.signal,
         reading.subject,
@@ -287,7 +294,7 @@ def _deviation(
     spread, own = _variance(client_side), _variance(server_side[0])
     if spread is None or own is None:
         reason = f"{DEVIATION}: fewer than {MIN_SEEN} responses to small bodies, or some beyond the last bucket"
-        yield Gap("derived", reason, (DEVIATION,), client, "watch for longer: --window 60s")
+        yield Gap("derived", reason, (DEVIATION,), client, "watch for longer: --window 60s", code=GapCode.INSUFFICIENT)
         return
     note = f"standard deviations {format_value(math.sqrt(spread), 'time')} at the client and "
     note += f"{format_value(math.sqrt(own), 'time')} at the server, from the middles of buckets"
@@ -318,8 +325,8 @@ def _of(evidence: Evidence, signal: str, labels: Labels) -> tuple[Reading, ...]:
     return tuple(found.values())
 
 
-def _gap(of: Reading, signals: tuple[str, ...], reason: str, next_step: str) -> Gap:
-    return Gap("derived", reason, signals, of.subject, next_step, of.origin)
+def _gap(of: Reading, signals: tuple[str, ...], reason: str, code: GapCode, next_step: str = "") -> Gap:
+    return Gap("derived", reason, signals, of.subject, next_step, of.origin, code)
 
 
 def _seconds(one: Reading) -> str:

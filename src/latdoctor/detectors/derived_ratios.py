@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from latdoctor.conditions.evaluator import of_ratio, show
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Series, is_unknown
+from latdoctor.gap_code import GapCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ def _of_one(quotient: Quotient, evidence: Evidence) -> Iterator[Reading | Gap]:
         bound = of_ratio(over.bound, under.bound)
         if bound is None or under.value <= 0 or is_unknown(over.value / under.value):
             reason = f"{quotient.signal}: {note} cannot be divided"
-            yield Gap("derived", reason, (quotient.signal,), over.subject, origin=origin)
+            yield Gap("derived", reason, (quotient.signal,), over.subject, origin=origin, code=GapCode.INSUFFICIENT)
             continue
         value = over.value / under.value
         yield Reading(quotient.signal, over.subject, value, origin, over.window, over.labels, note, bound)
@@ -171,7 +172,7 @@ def _values(of: Reading | Series) -> Iterator[float]:
 
 def _gap(signal: str, subject: str, value: float, origin: Origin) -> Gap:
     reason = f"{signal} is {value:.4g}, but a share must be between 0 and 1"
-    return Gap("derived", reason, (signal,), subject, "check the unit of its exporter", origin)
+    return Gap("derived", reason, (signal,), subject, "check the unit of its exporter", origin, GapCode.INCONSISTENT)
 
 
 UPTIMES = ("server.uptime", "process.uptime")

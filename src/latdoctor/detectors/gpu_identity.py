@@ -15,6 +15,7 @@ from msgspec import structs
 
 from latdoctor.evidence.model import Evidence, Gap, Subject
 from latdoctor.evidence.subjects import pci_of, uuid_of
+from latdoctor.gap_code import GapCode
 
 GPU, OF_SERVER = "gpu/", "@"
 UUID, PCI = "gpu.uuid", "gpu.pci"
@@ -107,7 +108,14 @@ def _apart(subject: str, found: list[str]) -> Gap:
     else:
         why = "no known GPU reports that PCI address"
     step = "read NVML on that machine (--nvml), or pass only its exporter's page"
-    return Gap("derived", f"{subject} of the driver log stays a separate subject: {why}", (), None, step)
+    return Gap(
+        "derived",
+        f"{subject} of the driver log stays a separate subject: {why}",
+        (),
+        None,
+        step,
+        code=GapCode.AMBIGUOUS,
+    )
 
 
 def _renamed(

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from latdoctor.detectors.derived_ratios import latest_numbers
 from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
 DEPTH, WAIT = "queue.depth", "queue.time.mean"
@@ -36,6 +37,7 @@ def drop_inconsistent_queues(evidence: Evidence) -> Evidence:
             DOUBTED,
             subject,
             "check the server's own queue metrics, or watch for longer: --window 60s",
+            code=GapCode.INCONSISTENT,
         )
         for subject, reason in broken.items()
     )

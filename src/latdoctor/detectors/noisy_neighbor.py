@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from latdoctor.detectors.derived_ratios import latest_numbers
 from latdoctor.detectors.replica_outliers import OF_SERVER, REPLICA
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
+from latdoctor.gap_code import GapCode
 from latdoctor.http.address import is_loopback
 
 TAKEN, OWN, BY_SERVERS = "process.others_cpu_ratio", "process.cpu_ratio", "server.cpus_used"
@@ -42,7 +43,7 @@ def _found(evidence: Evidence) -> Iterator[Reading | Gap]:
             continue
         if silent:
             reason = f"{silent[0]} does not report its CPU use"
-            yield Gap("derived", reason, (NEIGHBOURS,), taken.subject, origin=origin)
+            yield Gap("derived", reason, (NEIGHBOURS,), taken.subject, origin=origin, code=GapCode.ABSENT)
             continue
         used_by_servers = max(0.0, sum(used.values()) - own[taken.subject]) / processors
         note = f"{len(used)} known servers not counted" if used_by_servers else ""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Bucket, Distribution, Evidence, Gap, Labels, Origin, Reading
+from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
 # Suffix of the derived signal, the quantile, and how many observations it needs.
@@ -89,10 +90,10 @@ def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | G
     if not missing:
         return
     if not is_valid(distribution):
-        yield _gap(distribution, missing, "its counts or bounds are invalid")
+        yield _gap(distribution, missing, "its counts or bounds are invalid", GapCode.INCONSISTENT)
         return
     if distribution.count == 0:
-        yield _gap(distribution, missing, "nothing was observed", _WATCH_LONGER)
+        yield _gap(distribution, missing, "nothing was observed", GapCode.NOTHING_COUNTED, _WATCH_LONGER)
         return
     if MEAN in missing:
         yield _mean(distribution)
@@ -100,11 +101,17 @@ def _of_one(distribution: Distribution, known: set[Key]) -> Iterator[Reading | G
         if suffix not in missing:
             continue
         if distribution.count < needed:
-            yield _gap(distribution, [suffix], f"{distribution.count:g} observed, {needed} are needed", _WATCH_LONGER)
+            yield _gap(
+                distribution,
+                [suffix],
+                f"{distribution.count:g} observed, {needed} are needed",
+                GapCode.INSUFFICIENT,
+                _WATCH_LONGER,
+            )
         else:
             found = quantile(distribution, share)
             if math.isinf(found.value):
-                yield _gap(distribution, [suffix], "its buckets have no finite bound")
+                yield _gap(distribution, [suffix], "its buckets have no finite bound", GapCode.INCONSISTENT)
             else:
                 yield _reading(distribution, suffix, found)
 
@@ -142,7 +149,12 @@ def _mean(distribution: Distribution) -> Reading | Gap:
         return _reading(distribution, MEAN, QuantileEstimate(distribution.total / distribution.count, "sum over count"))
     buckets = [bucket for bucket in distribution.buckets if bucket.count > 0]
     if any(math.isinf(bucket.low) or math.isinf(bucket.high) for bucket in buckets):
-        return _gap(distribution, [MEAN], "the sum is not reported, and some observations are in unbounded buckets")
+        return _gap(
+            distribution,
+            [MEAN],
+            "the sum is not reported, and some observations are in unbounded buckets",
+            GapCode.INSUFFICIENT,
+        )
     total = sum(bucket.count * (bucket.low + bucket.high) / 2 for bucket in buckets)
     exact = all(bucket.low == bucket.high for bucket in buckets)
     note = f"of {distribution.count:g} observations" if exact else "estimated from the middles of the buckets"
@@ -166,7 +178,7 @@ def _reading(distribution: Distribution, suffix: str, found: QuantileEstimate) -
     )
 
 
-def _gap(distribution: Distribution, suffixes: list[str], reason: str, next_step: str = "") -> Gap:
+def _gap(distribution: Distribution, suffixes: list[str], reason: str, code: GapCode, next_step: str = "") -> Gap:
     return Gap(
         source="derived",
         reason=f"{distribution.signal}: {reason}",
@@ -174,4 +186,5 @@ def _gap(distribution: Distribution, suffixes: list[str], reason: str, next_step
         subject=distribution.subject,
         next_step=next_step,
         origin=distribution.origin,
+        code=code,
     )

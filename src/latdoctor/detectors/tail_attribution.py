@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from latdoctor.evidence.model import Evidence, Gap, Labels, Origin, Reading, Series, Value, Window
+from latdoctor.gap_code import GapCode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,7 +31,7 @@ def pending_latencies(evidence: Evidence, derived: str) -> tuple[Series, ...]:
 
 def insufficient_data(series: Series, reason: str, signals: tuple[str, ...]) -> Evidence:
     """Return a gap that says why `signals` cannot be derived from `series`."""
-    return Evidence(gaps=(Gap("derived", reason, signals, series.subject, "", series.origin),))
+    return Evidence(gaps=(Gap("derived", reason, signals, series.subject, "", series.origin, GapCode.INSUFFICIENT),))
 
 
 def too_few_requests(series: Series, what: str, observed: int, needed: int, signals: tuple[str, ...]) -> Evidence:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
+from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
 _OVER_WIDER, _OVER_FASTEST = "engine.time_over_wider", "engine.time_over_fastest"
@@ -46,7 +47,12 @@ def _compared(found: Mapping[str, EngineReadings]) -> Iterator[Reading | Gap]:
         if not fitting:
             reason = f"{subject}: cannot be compared with {others[0][0]}: {_differ(engine, others[0][1])}"
             yield Gap(
-                "derived", reason, (_OVER_WIDER, _OVER_FASTEST), subject, "pass engines of one GPU and one input shape"
+                "derived",
+                reason,
+                (_OVER_WIDER, _OVER_FASTEST),
+                subject,
+                "pass engines of one GPU and one input shape",
+                code=GapCode.INCONSISTENT,
             )
             continue
         wider = [(name, other) for name, other in fitting if _bits(other) > _bits(engine) > 0]

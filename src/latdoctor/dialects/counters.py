@@ -13,6 +13,7 @@ from latdoctor.dialects.metrics_page import BadLine
 from latdoctor.dialects.model import Histogram, Rule, Selector, Term, Unusable
 from latdoctor.dialects.page_series import DialectView, SampleSeries
 from latdoctor.evidence.model import Bucket, Labels
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 _AGAIN = "collect again now that it is up"
@@ -23,7 +24,9 @@ def restarted(view: DialectView) -> Unusable | None:
     """Return why growth is unknown if the server's start time changed between the pages."""
     starts = {s.value for scrape in view.scrapes for s in scrape.page.samples.get(RESTART_FAMILY, ())[:1]}
     if len(starts) > 1 and max(starts) - min(starts) > 1:
-        return Unusable(f"the server restarted between the pages ({RESTART_FAMILY} changed)", next_step=_AGAIN)
+        return Unusable(
+            f"the server restarted between the pages ({RESTART_FAMILY} changed)", GapCode.INCONSISTENT, next_step=_AGAIN
+        )
     return None
 
 
@@ -33,13 +36,15 @@ def unsummable(
     """Return why the series of one subject must not be summed: they differ in labels that the rule does not name."""
     free = {*rule.sum_over, *ignored}
     if rule.sum_over and any(_may_be(bad, selector) for scrape in view.scrapes for bad in scrape.page.bad_lines):
-        return Unusable(f"a line of {selector.name} could not be read, so its sum is unknown")
+        return Unusable(f"a line of {selector.name} could not be read, so its sum is unknown", GapCode.UNREADABLE)
     kept = {tuple(pair for pair in one.labels if pair[0] not in free) for one in series}
     if len(kept) < 2:
         return None
     common = set.intersection(*[set(labels) for labels in kept])
     differing = sorted({pair[0] for labels in kept for pair in labels if pair not in common})
-    return Unusable(f"{selector} has {len(kept)} series for one subject (by {clean(', '.join(differing), 100)})")
+    return Unusable(
+        f"{selector} has {len(kept)} series for one subject (by {clean(', '.join(differing), 100)})", GapCode.AMBIGUOUS
+    )
 
 
 def _may_be(bad: BadLine, selector: Selector) -> bool:
@@ -71,17 +76,21 @@ def _growth_of(view: DialectView, rule: Rule, series: SampleSeries) -> float | U
         if value is not None:
             values.append(value)
     if series.samples[-1] is None:
-        return Unusable(f"{series.name} is gone from the last page (restarted or unloaded)")
+        return Unusable(f"{series.name} is gone from the last page (restarted or unloaded)", GapCode.STOPPED)
     if view.lone:
         return values[-1]
     for before, after in pairwise(values):
         if after < before:
             why = f"the server restarted{_doubt(view, series.name)}"
-            return Unusable(f"{series.name} decreased from {before:g} to {after:g}: {why}", next_step=_AGAIN)
+            return Unusable(
+                f"{series.name} decreased from {before:g} to {after:g}: {why}", GapCode.INCONSISTENT, next_step=_AGAIN
+            )
     if series.samples[0] is not None:
         return values[-1] - values[0]
     if view.scrapes[0].page.bad_lines:
-        return Unusable(f"{series.name} is missing from the first page, which could not be read completely")
+        return Unusable(
+            f"{series.name} is missing from the first page, which could not be read completely", GapCode.UNREADABLE
+        )
     return values[-1]  # created between the pages: counters begin at zero, so all of it is growth
 
 
@@ -100,9 +109,9 @@ def held_growth(view: DialectView, rule: Rule, term: Term, subject: str) -> floa
     for one in series:
         first, last = one.samples[0], one.samples[-1]
         if first is None or last is None or not math.isfinite(last.value - first.value):
-            return Unusable(f"{one.name} is not on both pages")
+            return Unusable(f"{one.name} is not on both pages", GapCode.INSUFFICIENT)
         total += last.value - first.value
-    return total if series else Unusable(f"{term} is not exported")
+    return total if series else Unusable(f"{term} is not exported", GapCode.ABSENT)
 
 
 def histogram(view: DialectView, rule: Rule, selector: Selector, subject: str) -> Histogram | Unusable:
@@ -123,7 +132,7 @@ def histogram(view: DialectView, rule: Rule, selector: Selector, subject: str) -
         shapes.setdefault(tuple(pair for pair in one.labels if pair[0] != "le"), set()).add(bound)
         per_bound[bound] = per_bound.get(bound, 0.0) + grown
     if len({frozenset(shape) for shape in shapes.values()}) != 1 or math.inf not in per_bound:
-        return Unusable(f"the buckets of {selector} are inconsistent or lack +Inf")
+        return Unusable(f"the buckets of {selector} are inconsistent or lack +Inf", GapCode.INCONSISTENT)
     buckets = _buckets(selector, per_bound)
     if isinstance(buckets, Unusable):
         return buckets
@@ -137,7 +146,11 @@ def _bound(series: SampleSeries) -> float | Unusable:
         bound = float(text)
     except ValueError:
         bound = math.nan
-    return Unusable(f"{series.name} has a bucket bound {clean(text, 40)!r}") if math.isnan(bound) else bound
+    return (
+        Unusable(f"{series.name} has a bucket bound {clean(text, 40)!r}", GapCode.UNREADABLE)
+        if math.isnan(bound)
+        else bound
+    )
 
 
 def _buckets(selector: Selector, per_bound: dict[float, float]) -> tuple[Bucket, ...] | Unusable:
@@ -147,7 +160,7 @@ def _buckets(selector: Selector, per_bound: dict[float, float]) -> tuple[Bucket,
     for bound in sorted(per_bound):
         count = per_bound[bound] - below
         if count < 0:
-            return Unusable(f"the buckets of {selector} are not cumulative at {bound:g}")
+            return Unusable(f"the buckets of {selector} are not cumulative at {bound:g}", GapCode.INCONSISTENT)
         buckets.append(Bucket(min(low, bound), bound, count))
         low, below = bound, per_bound[bound]
     return tuple(buckets)

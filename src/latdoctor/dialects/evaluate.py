@@ -9,7 +9,6 @@ from statistics import median
 
 from latdoctor.dialects import counters, gauges
 from latdoctor.dialects.model import (
-    NOTHING_COUNTED,
     Histogram,
     MissingSamples,
     Rule,
@@ -24,6 +23,7 @@ from latdoctor.dialects.model import (
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Labels, Origin, Series
+from latdoctor.gap_code import GapCode
 
 LIFETIME = "lifetime average"
 _TWO_PAGES = "collect it live (--server URL), or pass a first and a last page (--metrics FIRST --metrics LAST)"
@@ -84,13 +84,15 @@ def _hindrance(view: DialectView, rule: Rule) -> Unusable | None:
     if view.unrefreshed():
         return Unusable(
             "the exporter returned the same numbers on every page, without a refresh in between",
+            GapCode.INSUFFICIENT,
             next_step="watch for longer (--window 60s)",
         )
     if rule.kind in (RuleKind.SLOPE, RuleKind.RATE) and view.lone:
-        return Unusable("a rate needs two pages or a live window", next_step=_TWO_PAGES)
+        return Unusable("a rate needs two pages or a live window", GapCode.INSUFFICIENT, next_step=_TWO_PAGES)
     if rule.kind in (RuleKind.SLOPE, RuleKind.RATE) and view.window is None:
         return Unusable(
             "the time between the saved pages is unknown, so there is no rate",
+            GapCode.AMBIGUOUS,
             next_step="collect it live: latdoctor collect --server URL --to FOLDER",
         )
     return None
@@ -113,7 +115,7 @@ def _sums(parts: Sequence[tuple[str, Mapping[str, float | Unusable]]]) -> dict[s
     for subject in subjects:
         total: float | Unusable = 0.0
         for name, values in parts:
-            value = values.get(subject, Unusable(f"{name} has no sample for {subject}"))
+            value = values.get(subject, Unusable(f"{name} has no sample for {subject}", GapCode.ABSENT))
             if isinstance(value, Unusable):
                 total = value
                 break
@@ -147,7 +149,7 @@ def _slope(view: DialectView, rule: Rule) -> RuleResult:
             if s.at is not None and value is not None
         ]
         if len(points) < 2 or points[-1][0] <= points[0][0]:
-            outcome[subject] = Unusable(f"{selector} is not on two pages")
+            outcome[subject] = Unusable(f"{selector} is not on two pages", GapCode.INSUFFICIENT)
         else:
             outcome[subject] = RuleValue(_rise(points) * rule.factor, view.place(rule.terms), rule.note)
     return outcome
@@ -200,11 +202,13 @@ def _ratio(view: DialectView, rule: Rule) -> RuleResult:
     for subject in dict.fromkeys([*upper, *lower]):
         above, below = upper.get(subject), lower.get(subject)
         if above is None or below is None:
-            outcome[subject] = Unusable(f"{place}: numerator or denominator has no sample for {subject}")
+            outcome[subject] = Unusable(
+                f"{place}: numerator or denominator has no sample for {subject}", GapCode.ABSENT
+            )
         elif isinstance(above, Unusable) or isinstance(below, Unusable):
             outcome[subject] = above if isinstance(above, Unusable) else _only_trouble(below)
         elif below <= 0:
-            outcome[subject] = Unusable(f"{view.place(rule.over)} {NOTHING_COUNTED}", unused=True)
+            outcome[subject] = Unusable(f"{view.place(rule.over)} counted nothing", GapCode.NOTHING_COUNTED)
         else:
             note = join_notes(LIFETIME if view.lone else "", rule.note)
             outcome[subject] = RuleValue(above / below * rule.factor, place, note)
@@ -212,7 +216,7 @@ def _ratio(view: DialectView, rule: Rule) -> RuleResult:
 
 
 def _only_trouble(value: float | Unusable) -> Unusable:
-    return value if isinstance(value, Unusable) else Unusable("")
+    return value if isinstance(value, Unusable) else Unusable("", GapCode.ABSENT)
 
 
 def _histogram(view: DialectView, rule: Rule) -> RuleResult:
@@ -223,7 +227,7 @@ def _histogram(view: DialectView, rule: Rule) -> RuleResult:
     for subject in view.series(selector, "_bucket"):
         found = counters.histogram(view, rule, selector, subject)
         if isinstance(found, Histogram) and found.count == 0:
-            found = Unusable(f"{selector} {NOTHING_COUNTED}", unused=True)
+            found = Unusable(f"{selector} counted nothing", GapCode.NOTHING_COUNTED)
         note = join_notes(LIFETIME if view.lone else "", rule.note)
         outcome[subject] = found if isinstance(found, Unusable) else RuleValue(found, f"{selector}_bucket", note)
     return outcome

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 from latdoctor.dialects import counters
 from latdoctor.dialects.model import (
-    NOTHING_COUNTED,
     BitMask,
     Rule,
     RuleKind,
@@ -21,6 +20,7 @@ from latdoctor.dialects.model import (
 )
 from latdoctor.dialects.page_series import DialectView, SampleSeries
 from latdoctor.evidence.catalogue import catalogue
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
 
@@ -66,7 +66,9 @@ def gauge(view: DialectView, rule: Rule) -> RuleResult:
                 trouble = trouble or value
             else:
                 values[page] = value * rule.factor
-        outcome[subject] = _taken(rule, values, place) if values else trouble or Unusable(f"{place} is absent")
+        outcome[subject] = (
+            _taken(rule, values, place) if values else trouble or Unusable(f"{place} is absent", GapCode.ABSENT)
+        )
     return outcome
 
 
@@ -81,13 +83,13 @@ def _on_page(columns: _Columns, over: _Columns, less: _Columns, subject: str, pa
         for column in group:
             value = column[subject][page] if subject in column else None
             if value is None:
-                return Unusable(f"a sample of {subject} is missing")
+                return Unusable(f"a sample of {subject} is missing", GapCode.ABSENT)
             if isinstance(value, Unusable):
                 return value
             total += value
         sums.append(total)
     if over and sums[1] <= 0:
-        return Unusable(f"the denominator of the share of {subject} is zero")
+        return Unusable(f"the denominator of the share of {subject} is zero", GapCode.INCONSISTENT)
     return (sums[0] - sums[2]) / (sums[1] if over else 1.0)
 
 
@@ -102,7 +104,7 @@ def bit_values(view: DialectView, bits: BitMask, signal: str, mask: int) -> Rule
         if values:
             outcome[subject] = _taken(rule, values, f"{place} & {mask:#x}")
         else:
-            outcome[subject] = trouble or Unusable(f"{place} is absent")
+            outcome[subject] = trouble or Unusable(f"{place} is absent", GapCode.ABSENT)
     return outcome
 
 
@@ -150,7 +152,9 @@ def _quantile(view: DialectView, rule: Rule, selector: Selector, subject: str) -
         q = _as_float(dict(one.labels).get("quantile", ""))
         if sample is not None and q is not None:
             quantiles[q] = view.number(rule, f"{one.name}{{quantile={q:g}}}", sample)
-    value = quantiles.get(rule.quantile, Unusable(f"{selector} has no quantile {rule.quantile:g} on the last page"))
+    value = quantiles.get(
+        rule.quantile, Unusable(f"{selector} has no quantile {rule.quantile:g} on the last page", GapCode.ABSENT)
+    )
     if isinstance(value, Unusable):
         return value
     known = {q: v for q, v in quantiles.items() if isinstance(v, float)}
@@ -168,10 +172,10 @@ def _contradiction(
     if isinstance(count, Unusable) or isinstance(total, Unusable):
         return count if isinstance(count, Unusable) else total if isinstance(total, Unusable) else None
     if count <= 0:
-        return Unusable(f"{selector}_count {NOTHING_COUNTED}", unused=True)
+        return Unusable(f"{selector}_count counted nothing", GapCode.NOTHING_COUNTED)
     ordered = sorted(quantiles.items())
     if any(later[1] < earlier[1] for earlier, later in pairwise(ordered)):
-        return Unusable(f"the quantiles of {selector} do not increase with their rank")
+        return Unusable(f"the quantiles of {selector} do not increase with their rank", GapCode.INCONSISTENT)
     mean, (top, highest) = total / count, ordered[-1]
     too_low = top >= _TOP_QUANTILE and mean > _SLACK * highest
     too_high = any(mean * _SLACK < (1 - q) * value for q, value in ordered)
@@ -179,6 +183,7 @@ def _contradiction(
         figures = f"count {count:g}, sum {total:g}, so the mean is {mean:g}, but quantile {top:g} is {highest:g}"
         return Unusable(
             f"{selector} contradicts itself ({figures}): its quantiles are ignored",
+            GapCode.INCONSISTENT,
             next_step="use the quantiles measured by the clients or the gateway in front of it",
         )
     return None
@@ -208,6 +213,6 @@ def label(view: DialectView, rule: Rule) -> RuleResult:
 def _one_text(rule: Rule, texts: Mapping[str, str]) -> RuleValue | Unusable:
     if len(texts) > 1:
         quantiles = ", ".join(f"{text!r} ({place})" for text, place in list(texts.items())[:2])
-        return Unusable(f"{len(texts)} values on one page: {quantiles}")
+        return Unusable(f"{len(texts)} values on one page: {quantiles}", GapCode.AMBIGUOUS)
     text, place = next(iter(texts.items()))
     return RuleValue(text, place, rule.note)

@@ -11,16 +11,15 @@ from msgspec import Struct
 
 from latdoctor.dialects.metrics_page import MetricSample, MetricsPage
 from latdoctor.evidence.model import Bucket
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
-
-NOTHING_COUNTED = "counted nothing"  # in the reason of a gap: there was nothing to measure
 
 
 class Unusable(Struct, frozen=True):
-    """Why a value of the page cannot be used. `unused`: there was nothing to measure."""
+    """Why a value of the page cannot be used."""
 
     reason: str
-    unused: bool = False
+    code: GapCode
     next_step: str = ""
 
 

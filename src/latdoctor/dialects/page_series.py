@@ -21,6 +21,7 @@ from latdoctor.dialects.model import (
     Unusable,
 )
 from latdoctor.evidence.model import Labels, Subject
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 # Further models or GPUs on one page are not read.
@@ -206,14 +207,20 @@ class DialectView:
         """The sample's value; Unusable for NaN, infinity, or the exporter's marker for "no value"."""
         value = sample.value
         if not math.isfinite(value):
-            return Unusable(f"{name} is {value}")
+            return Unusable(f"{name} is {value}", GapCode.UNREADABLE)
         blank = any(blank.low <= value <= blank.high for blank in self.dialect.blanks)
         if blank or (rule.blank_from is not None and value >= rule.blank_from):
-            return Unusable(f"{name} is {value:.0f}, which means no value (not supported, not permitted or blank)")
+            return Unusable(
+                f"{name} is {value:.0f}, which means no value (not supported, not permitted or blank)",
+                GapCode.UNSUPPORTED,
+            )
         if not rule.percent_or_ratio or value == 0:
             return value
         if sample.whole and value == 1:
-            return Unusable(f"{name} is 1, which may mean 1 % or all (the exporter changed from percent to ratio)")
+            return Unusable(
+                f"{name} is 1, which may mean 1 % or all (the exporter changed from percent to ratio)",
+                GapCode.AMBIGUOUS,
+            )
         return value / 100 if sample.whole or value > 1 else value
 
 

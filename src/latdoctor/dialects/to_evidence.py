@@ -22,6 +22,7 @@ from latdoctor.evidence.model import (
     Subject,
     Window,
 )
+from latdoctor.gap_code import GapCode
 
 _NAMES_SHOWN = 5
 
@@ -64,7 +65,7 @@ class _EvidenceBuilder:
         self._readings: list[Reading] = []
         self._series: list[Series] = []
         self._distributions: list[Distribution] = []
-        self._troubles: dict[tuple[str, str | None, str], list[str]] = {}
+        self._troubles: dict[tuple[str, GapCode, str | None, str], list[str]] = {}
         self._unused: dict[str, tuple[list[str], list[str]]] = {}  # reason → signals, subjects
 
     def take(self, options: Sequence[Rule], labels: Labels = ()) -> None:
@@ -91,9 +92,15 @@ class _EvidenceBuilder:
     def missing(self, signal: str, names: Iterable[str], hint: str) -> None:
         listed = _listed(list(dict.fromkeys(names)))
         if all(scrape.page.cut for scrape in self.view.scrapes):
-            self._trouble(signal, f"not on the page, which is truncated: {listed}", None, "fetch the page again")
+            self._trouble(
+                signal,
+                f"not on the page, which is truncated: {listed}",
+                GapCode.UNREADABLE,
+                None,
+                "fetch the page again",
+            )
         else:
-            self._trouble(signal, f"not exported: {listed}", None, hint or self.view.dialect.hint)
+            self._trouble(signal, f"not exported: {listed}", GapCode.ABSENT, None, hint or self.view.dialect.hint)
 
     def put(self, signal: str, rule: Rule, outcome: RuleResult, labels: Labels = ()) -> None:
         for subject, result in outcome.items():
@@ -102,17 +109,17 @@ class _EvidenceBuilder:
             if isinstance(result, RuleValue) and result.is_finite:
                 self._found(signal, rule, subject or self.view.server, result, labels)
             elif isinstance(result, RuleValue):
-                self._trouble(signal, f"{result.place} is not a finite number", subject, "")
-            elif result.unused:
+                self._trouble(signal, f"{result.place} is not a finite number", GapCode.UNREADABLE, subject, "")
+            elif result.code is GapCode.NOTHING_COUNTED:
                 signals, subjects = self._unused.setdefault(result.reason, ([], []))
                 signals.extend([signal] if signal not in signals else [])
                 subjects.extend([subject] if subject and subject not in subjects else [])
             else:
                 # The rule's hint is for samples that the page lacks altogether.
-                self._trouble(signal, result.reason, subject, result.next_step)
+                self._trouble(signal, result.reason, result.code, subject, result.next_step)
 
-    def _trouble(self, signal: str, reason: str, subject: str | None, hint: str) -> None:
-        signals = self._troubles.setdefault((reason, subject, hint), [])
+    def _trouble(self, signal: str, reason: str, code: GapCode, subject: str | None, hint: str) -> None:
+        signals = self._troubles.setdefault((reason, code, subject, hint), [])
         if signal not in signals:
             signals.append(signal)
 
@@ -143,7 +150,7 @@ class _EvidenceBuilder:
                 self.view.server,
                 *(reading.subject for reading in self._readings),
                 *(distribution.subject for distribution in self._distributions),
-                *(subject for _, subject, _ in self._troubles if subject is not None),
+                *(subject for _, _, subject, _ in self._troubles if subject is not None),
             ]
         )
         return Evidence(
@@ -162,19 +169,28 @@ class _EvidenceBuilder:
     def _gaps(self) -> Iterable[Gap]:
         source, title = self._source, self.view.dialect.title
         origin = Origin(self.view.scrapes[-1].artifact)
-        for (reason, subject, hint), signals in self._troubles.items():
-            yield Gap(source, f"{title}: {reason}", tuple(signals), subject, hint, origin)
+        for (reason, code, subject, hint), signals in self._troubles.items():
+            yield Gap(source, f"{title}: {reason}", tuple(signals), subject, hint, origin, code)
         for reason, (signals, subjects) in self._unused.items():
             # Without a subject: nothing was measured, so nothing is hidden and no check becomes "unknown".
-            yield Gap(source, f"{title}: {reason} for {_listed(subjects)}", tuple(signals), None, "", origin)
+            yield Gap(
+                source,
+                f"{title}: {reason} for {_listed(subjects)}",
+                tuple(signals),
+                None,
+                "",
+                origin,
+                GapCode.NOTHING_COUNTED,
+            )
         if self._idle:
             reason = f"{title}: no requests, therefore not evaluated: {_listed(sorted(self._idle))}"
-            yield Gap(source, reason, (), None, "", origin)
+            yield Gap(source, reason, (), None, "", origin, GapCode.EMPTY)
         for signal, more in self.view.cut.items():
-            yield Gap(source, f"{title}: {more} more values of a label were left unread", (signal,), None, "", origin)
+            reason = f"{title}: {more} more values of a label were left unread"
+            yield Gap(source, reason, (signal,), None, "", origin, GapCode.TOO_LARGE)
         if self.view.left_out:
             reason = f"{title}: {self.view.left_out} more models or GPUs were left unread"
-            yield Gap(source, reason, tuple(sorted(self.view.dialect.signals)), None, "", origin)
+            yield Gap(source, reason, tuple(sorted(self.view.dialect.signals)), None, "", origin, GapCode.TOO_LARGE)
 
 
 def _listed(names: Sequence[str]) -> str:

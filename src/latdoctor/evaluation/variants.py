@@ -17,6 +17,7 @@ from latdoctor.evaluation.ground_truth import IncidentContext, TimedGap, TimeRan
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.model import Gap, Window
+from latdoctor.gap_code import GapCode
 from latdoctor.pipeline import seen
 
 HOST = "host"
@@ -90,9 +91,9 @@ def _gaps(kept: Sequence[Artifact], gaps: Sequence[TimedGap]) -> Iterator[Gap]:
         if source is None:
             yield gap
         elif source in stopped:
-            yield Gap(gap.source, f"{source} stopped answering within the window", gap.signals)
+            yield Gap(gap.source, f"{source} stopped answering within the window", gap.signals, code=GapCode.STOPPED)
         else:
-            yield Gap(gap.source, f"{source}: some scrapes failed", ())
+            yield Gap(gap.source, f"{source}: some scrapes failed", (), code=gap.code)
 
 
 PLAIN, BEFORE = "plain", "before"

@@ -13,6 +13,7 @@ from msgspec import Struct
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import BundleError
 from latdoctor.evidence.model import Evidence, Gap, is_unknown
+from latdoctor.gap_code import GapCode
 from latdoctor.output_file import cannot_write, must_be_writable, stands
 
 SCHEMA_VERSION = "1"
@@ -62,12 +63,12 @@ def left_out(evidence: Evidence, recorded: Baseline, wanted: frozenset[str]) -> 
     """Why signals of `wanted` are not in `recorded`, though the sources that were read might show them."""
     absent = wanted - {row.signal for row in recorded.values}
     bounds = (
-        Gap("bounds", f"no more is known than {reading.bound} a value", (reading.signal,))
+        Gap("bounds", f"no more is known than {reading.bound} a value", (reading.signal,), code=GapCode.INSUFFICIENT)
         for reading in evidence.readings
         if reading.signal in absent and reading.bound
     )
     hidden = (
-        Gap(gap.source, gap.reason, tuple(name for name in gap.signals if name in absent))
+        Gap(gap.source, gap.reason, tuple(name for name in gap.signals if name in absent), code=gap.code)
         for gap in evidence.gaps
         if absent.intersection(gap.signals)
     )

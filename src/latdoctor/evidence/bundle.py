@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Gap, Window
 from latdoctor.evidence.redaction.redactor import Redaction
+from latdoctor.gap_code import code_of_os_error
 
 if TYPE_CHECKING:
     from latdoctor.evidence.baseline import Baseline
@@ -51,7 +52,9 @@ class Artifact:
                 )
             return self.content.read_bytes()
         except OSError as error:
-            raise SourceError(f"cannot be read: {error.strerror}", where=self.source) from error
+            raise SourceError(
+                f"cannot be read: {error.strerror}", where=self.source, code=code_of_os_error(error)
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)

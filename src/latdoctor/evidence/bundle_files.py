@@ -221,7 +221,9 @@ def _harmless(gap: Gap) -> Gap:
     subject = None if gap.subject is None else clean(gap.subject)
     reason, next_step = clean(gap.reason, _LONGEST), clean(gap.next_step, _LONGEST)
     origin = gap.origin and Origin(clean(gap.origin.artifact), clean(gap.origin.place))
-    return Gap(clean(gap.source), reason, tuple(clean(name) for name in gap.signals), subject, next_step, origin)
+    return Gap(
+        clean(gap.source), reason, tuple(clean(name) for name in gap.signals), subject, next_step, origin, gap.code
+    )
 
 
 def _read_manifest(path: Path, where: str) -> _Manifest:

@@ -14,6 +14,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct
 
+from latdoctor.gap_code import GapCode
+
 Value = float | str
 AT_LEAST, AT_MOST = "at least", "at most"  # what `bound` of a Reading may say
 Labels = tuple[tuple[str, str], ...]
@@ -108,7 +110,10 @@ class Event(Struct, frozen=True):
 
 
 class Gap(Struct, frozen=True):
-    """What could not be seen, why, and which signals that hides (for one subject, or for all)."""
+    """A part of the evidence that is missing, why, and the signals that are therefore unknown (of one subject, or all).
+
+    Decisions use `code`; `reason` is for people.
+    """
 
     source: str
     reason: str
@@ -116,6 +121,7 @@ class Gap(Struct, frozen=True):
     subject: str | None = None
     next_step: str = ""
     origin: Origin | None = None
+    code: GapCode = GapCode.UNSPECIFIED
 
 
 class Coverage(Struct, frozen=True):

@@ -14,9 +14,9 @@ from enum import StrEnum
 from msgspec import Struct
 
 from latdoctor.decode_errors import UNDECODABLE
-from latdoctor.dialects.model import NOTHING_COUNTED
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Distribution, Evidence, Reading, Window
+from latdoctor.gap_code import GapCode
 from latdoctor.incident.elapsed import ElapsedTimes
 from latdoctor.incident.events import ServiceSampled
 from latdoctor.incident.state import decode_body
@@ -220,9 +220,11 @@ def _requests(evidence: Evidence, slo: float | None) -> tuple[float | None, floa
                 if one.signal == signal and not one.labels and one.origin.artifact.startswith(f"{source}/")
             ]
             gaps = [gap for gap in evidence.gaps if gap.source == source and signal in gap.signals]
-            if not found and not any(NOTHING_COUNTED in gap.reason for gap in gaps):
+            if not found and not any(gap.code is GapCode.NOTHING_COUNTED for gap in gaps):
                 continue
-            if any(NOTHING_COUNTED not in gap.reason for gap in gaps) or any(one.window.start is None for one in found):
+            if any(gap.code is not GapCode.NOTHING_COUNTED for gap in gaps):
+                return None, None, None
+            if any(one.window.start is None for one in found):
                 return None, None, None
             count = sum(one.count for one in found)
             if slo is None:

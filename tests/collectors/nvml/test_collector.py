@@ -231,8 +231,8 @@ def test_counters(look):
 @pytest.mark.parametrize(
     ("change", "signal", "why"),
     [
-        ({"pcie.replays": 2}, "gpu.pcie.replay_rate", "went backwards"),
-        ({"link.0.errors.2": 1}, "gpu.nvlink.error_rate", "went backwards"),
+        ({"pcie.replays": 2}, "gpu.pcie.replay_rate", "decreased"),
+        ({"link.0.errors.2": 1}, "gpu.nvlink.error_rate", "decreased"),
         (
             {"link.0.errors.0": "!3", "link.0.errors.1": "!3", "link.0.errors.2": "!3"},
             "gpu.nvlink.error_rate",
@@ -324,7 +324,7 @@ def test_function_that_is_missing(look):
 def test_no_gpu(look):
     seen = look([state()])
     assert (seen.value("gpu.count", "node/local"), seen.value("gpu.count_expected", "node/local")) == (0.0, 0.0)
-    assert [gap.reason for gap in seen.evidence.gaps] == ["the driver sees no GPU"]
+    assert [gap.reason for gap in seen.evidence.gaps] == ["the driver lists no GPU"]
     assert [sight.status for sight in seen.sights] == ["partly"]
 
 
@@ -335,7 +335,7 @@ def test_mig(look):
     assert seen.gap("gpu.utilization").startswith("gpu/0: MIG is on")
     assert seen.gap("gpu.row_remap.failed").startswith("gpu/0: MIG is on")
     assert seen.gap("gpu.utilization") in [gap.reason for gap in seen.evidence.gaps]
-    assert "whether the GPU is idle is not told" in seen.gap("gpu.pcie.generation_ratio")
+    assert "whether the GPU is idle is not reported" in seen.gap("gpu.pcie.generation_ratio")
     assert seen.value("gpu.memory_used") == 32362.0 * MIB
 
 

@@ -22,7 +22,10 @@ def artifact(content: bytes) -> Artifact:
     return Artifact("nvml.json", "nvml", "nvml", "test", 0.0, content)
 
 
-refused = st.builds(Unavailable, st.sampled_from(["not supported", "function not found", *LOST]))
+refused = st.one_of(
+    st.builds(Unavailable, st.sampled_from(["not supported", "function not found", "gpu is lost", "unknown error"])),
+    st.builds(Unavailable, st.just("text of NVML"), st.sampled_from([3, 13, *LOST, 999])),
+)
 numbers = st.one_of(st.floats(allow_nan=False, allow_infinity=False), st.floats(0, 100), refused)
 wholes = st.one_of(st.integers(0, 2**63), refused)
 texts = st.one_of(st.text(max_size=20), refused)
@@ -37,6 +40,7 @@ _SPECIAL = {
     "pci": texts,
     "mig": wholes,
     "refused": st.just(""),
+    "refused_code": st.none(),
 }
 
 

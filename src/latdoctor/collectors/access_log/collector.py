@@ -33,6 +33,7 @@ from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, Sour
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 PATTERN = ".pattern"  # suffix of the artifact with the user's pattern
@@ -72,7 +73,7 @@ def pattern_gaps(own: str, kinds: Sequence[LogContent]) -> tuple[Gap, ...]:
     reason = f"--log-pattern {clean(own, 80)!r} matches none of the lines tried (beginning, middle and end of each log)"
     known = any(kind.access_log for kind in kinds)
     step = "omit it: a log was read in a common format" if known else "compare it with a line of the log"
-    return (Gap(NAME, reason, () if known else SIGNALS, next_step=step),)
+    return (Gap(NAME, reason, () if known else SIGNALS, next_step=step, code=GapCode.NOT_MATCHED),)
 
 
 def log_artifacts(
@@ -124,7 +125,9 @@ def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | N
     lines = _tried(content)
     form = _form(lines, own)
     if form is None:
-        raise SourceError("contains no readable request", where=artifact.source, next_step=_HOW)
+        raise SourceError(
+            "contains no readable request", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED
+        )
     pure = sum(form.read(line) is not None for line in lines) >= _PURE * len(lines)
     gathering = RequestGatherer(requested)
     for number, raw in enumerate(io.BytesIO(content), 1):
@@ -137,7 +140,8 @@ def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | N
     if missed := gathering.missed:
         # It was read but does not cover that time: a gap of its subject, so that checks stay unknown.
         server = f"server/{clean(artifact.group, 100)}"
-        gap = Gap(NAME, f"{artifact.source}: {missed}", SIGNALS, server, _REACH, Origin(artifact.name))
+        reason = f"{artifact.source}: {missed}"
+        gap = Gap(NAME, reason, SIGNALS, server, _REACH, Origin(artifact.name), GapCode.STALE)
         return Evidence(subjects=(Subject(server),), gaps=(gap,))
     parts = [_of_replica(gathering, replica, artifact, form) for replica in gathering.by_replica]
     return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
@@ -158,13 +162,15 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
     gaps = []
     if gathering.past and not stats.recent:
         reason = f"{artifact.source}: no request of {subject} ended in the judged window"
-        gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin))
+        gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin, GapCode.STALE))
         return Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps), series=stats.evidence(0.0).series)
     if why:
-        gaps.append(Gap(NAME, f"{artifact.source}: {why}", (), None, "pass the part that covers the incident", origin))
+        next_step = "pass the part that covers the incident"
+        gaps.append(Gap(NAME, f"{artifact.source}: {why}", (), None, next_step, origin, GapCode.TOO_LARGE))
     if not stats.timed:
         reason = f"{artifact.source}: {form.title}, and its lines have no time: rates are unknown"
-        gaps.append(Gap(NAME, reason, _RATES, subject, "configure the server to log the time of each request", origin))
+        next_step = "configure the server to log the time of each request"
+        gaps.append(Gap(NAME, reason, _RATES, subject, next_step, origin, GapCode.ABSENT))
     if not stats.latencies:
         gaps.append(_without_latency(gathering, artifact, form, subject, stats.total))
     parts = [Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)), stats.evidence(gathering.coarse)]
@@ -178,14 +184,17 @@ def _subjects(server: str, subject: str) -> tuple[Subject, ...]:
 def _without_latency(
     gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, subject: str, total: int
 ) -> Gap:
-    step = form.hint
+    step, code = form.hint, GapCode.ABSENT
     if gathering.unit_unknown:
+        code = GapCode.AMBIGUOUS
         why = "it has a number that may be the duration of a request, but no unit"
     elif gathering.failed or gathering.cancelled:
         why, step = f"none of its {total} requests was answered", "query the server itself: --server URL"
+        code = GapCode.EMPTY
     else:
         why = "it has no duration"
-    return Gap(NAME, f"{artifact.source}: {form.title}: {why}", _LATENCY, subject, step, Origin(artifact.name))
+    reason = f"{artifact.source}: {form.title}: {why}"
+    return Gap(NAME, reason, _LATENCY, subject, step, Origin(artifact.name), code)
 
 
 def _place(requests: RequestColumns) -> str:
@@ -210,22 +219,26 @@ def _gaps(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat,
     source, origin = artifact.source, Origin(artifact.name)
     if gathering.untimed:
         reason = f"{gathering.untimed} requests have no time, so they cannot be assigned to the requested time range"
-        yield Gap(NAME, f"{source}: {reason}", (), None, _REACH, origin)
+        yield Gap(NAME, f"{source}: {reason}", (), None, _REACH, origin, GapCode.AMBIGUOUS)
     if late := gathering.late:
-        yield Gap(NAME, f"{source}: {late}", (), None, _REACH, origin)
+        yield Gap(NAME, f"{source}: {late}", (), None, _REACH, origin, GapCode.STALE)
     if not gathering.kept:
         why = f"{gathering.probes} lines, all of them probes" if gathering.probes else "no request"
-        yield Gap(NAME, f"{source}: {why}: it contains no requests of clients", SIGNALS, None, _HOW, origin)
+        reason = f"{source}: {why}: it contains no requests of clients"
+        yield Gap(NAME, reason, SIGNALS, None, _HOW, origin, GapCode.EMPTY)
     if pure and gathering.other:
         reason = f"{gathering.other} of its lines could not be read as {form.title}, or are longer than 64 KiB"
-        yield Gap(NAME, f"{source}: {reason}: their requests are missing", (), None, _HOW, origin)
+        reason = f"{source}: {reason}: their requests are missing"
+        yield Gap(NAME, reason, (), None, _HOW, origin, GapCode.UNREADABLE)
     if gathering.duplicates:
-        yield Gap(NAME, f"{source}: {gathering.duplicates} lines are duplicates: counted once", (), origin=origin)
+        reason = f"{source}: {gathering.duplicates} lines are duplicates: counted once"
+        yield Gap(NAME, reason, (), origin=origin, code=GapCode.INCONSISTENT)
     if gathering.beyond:
-        yield Gap(NAME, f"{source}: {gathering.beyond} requests of further replicas were not read", (), origin=origin)
+        reason = f"{source}: {gathering.beyond} requests of further replicas were not read"
+        yield Gap(NAME, reason, (), origin=origin, code=GapCode.TOO_LARGE)
     if gathering.unit_unknown and gathering.unit_unknown < gathering.kept:
         reason = f"{gathering.unit_unknown} requests have a duration without a unit, which is ignored"
-        yield Gap(NAME, f"{source}: {reason}", (), None, form.hint, origin)
+        yield Gap(NAME, f"{source}: {reason}", (), None, form.hint, origin, GapCode.AMBIGUOUS)
 
 
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:

@@ -23,6 +23,7 @@ from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value, to_json
 from latdoctor.evidence.redaction.redactor import without_secrets
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 MAX_READ = 16 << 20
@@ -57,10 +58,13 @@ def parse_change_log(artifact: Artifact) -> Evidence:
     if len(found) > MAX_EVENTS:
         dropped = len(found) - MAX_EVENTS
         found = sorted(found, key=lambda event: event.time or 0.0)[-MAX_EVENTS:]
-    reasons = {f"{unread} of its lines could not be read": unread, f"{dropped} older changes were left out": dropped}
+    partial = (
+        (unread, f"{unread} of its lines could not be read", GapCode.UNREADABLE),
+        (dropped, f"{dropped} older changes were left out", GapCode.TOO_LARGE),
+    )
     gaps = tuple(
-        Gap("changes", f"{artifact.source}: {reason}", origin=Origin(artifact.name))
-        for reason, count in reasons.items()
+        Gap("changes", f"{artifact.source}: {reason}", origin=Origin(artifact.name), code=code)
+        for count, reason, code in partial
         if count
     )
     signals = dict.fromkeys((DEPLOYMENT, *(event.signal for event in found)))
@@ -155,7 +159,7 @@ def collect(request: CollectRequest, clock: Clock, root: Path = Path("/")) -> Co
         try:
             content = _read(path, request.timeout, is_stream=is_stream)
         except SourceError as error:
-            gaps.append(Gap(NAME, f"{source}: {error.what}", (), None, error.next_step))
+            gaps.append(Gap(NAME, f"{source}: {error.what}", (), None, error.next_step, code=error.code))
             continue
         own = f"notes-{number}-{_UNSAFE.sub('_', name)[:80].strip('._') or 'file'}"
         artifacts.append(Artifact(f"{NAME}/{own}", NAME, own, source, clock.now(), content))

@@ -20,6 +20,7 @@ from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Value
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 MAX_STATE = 16 << 20  # bytes of JSON
@@ -146,7 +147,7 @@ def parse(artifact: Artifact) -> Evidence:
         events.append(Event("change.config", subject, origin, dict(fields), one.modified))
     events += _installations(state.packages, subject, artifact.name)
     own = "run latdoctor as the user of that process"
-    gaps = tuple(Gap("changes", clean(reason), (), subject, own) for reason in state.unread)
+    gaps = tuple(Gap("changes", clean(reason), (), subject, own, code=GapCode.UNREADABLE) for reason in state.unread)
     looked = ("change.process_start", "change.config", "change.package")
     return Evidence(events=tuple(events), looked=tuple((signal, subject) for signal in looked), gaps=gaps)
 

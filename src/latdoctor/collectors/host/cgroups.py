@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 
 MAX_LEVELS = 12
 _FILES = {
@@ -73,12 +74,12 @@ def _hierarchy_folders(controller: str, text: str, mounts: Sequence[_Mount]) -> 
     for mount in mounts:
         if mount.version == 2 and unified is not None:
             return CgroupFolders(controller, 2, _levels(mount, unified))
-    raise SourceError(f"the cgroup of the {controller} controller is not mounted here")
+    raise SourceError(f"the cgroup of the {controller} controller is not mounted here", code=GapCode.ABSENT)
 
 
 def _levels(mount: _Mount, path: str) -> tuple[str, ...]:
     if ".." in path.split("/"):
-        raise SourceError("the process is in a cgroup that this container cannot see")
+        raise SourceError("the process is in a cgroup that this container cannot see", code=GapCode.PERMISSION)
     root = "" if mount.root == "/" else mount.root.rstrip("/")
     below = path[len(root) :] if path == root or path.startswith(f"{root}/") else path
     parts = [part for part in below.split("/") if part]

@@ -27,6 +27,7 @@ from latdoctor.collectors.host.window import SampleWindow, SignalGroup
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window, to_json
+from latdoctor.gap_code import GapCode
 
 NODE = "node/local"
 SOURCE = "host"
@@ -49,22 +50,24 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
 def _read(span: SampleWindow, sections: Sequence[SignalGroup], subject: str, artifact: str) -> Evidence:
     window = Window(span.first.time, span.last.time)
     readings: list[Reading] = []
-    hidden: dict[tuple[str, str], list[str]] = {}
+    hidden: dict[tuple[str, str, GapCode], list[str]] = {}
     for section in sections:
         try:
             facts = section.read(span)
         except SourceError as error:
-            hidden.setdefault((error.what, error.next_step), []).extend(section.signals)
+            hidden.setdefault((error.what, error.next_step, error.code), []).extend(section.signals)
             continue
         for fact in facts:
             if math.isfinite(fact.value):
                 origin = Origin(artifact, fact.place)
                 readings.append(Reading(fact.signal, subject, fact.value, origin, window, note=fact.note))
             else:
-                hidden.setdefault((f"{fact.place}: a value out of range", ""), []).append(fact.signal)
+                hidden.setdefault((f"{fact.place}: a value out of range", "", GapCode.INCONSISTENT), []).append(
+                    fact.signal
+                )
     gaps = [
-        Gap(SOURCE, reason, tuple(signals), subject, next_step, Origin(artifact))
-        for (reason, next_step), signals in hidden.items()
+        Gap(SOURCE, reason, tuple(signals), subject, next_step, Origin(artifact), code)
+        for (reason, next_step, code), signals in hidden.items()
     ]
     return Evidence(readings=tuple(readings), gaps=tuple(gaps))
 

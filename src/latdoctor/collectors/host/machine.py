@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from latdoctor.collectors.host.window import HostValue, SampleWindow, SignalGroup, counter_growth, number, numbers
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 
 STAT, VMSTAT, MEMINFO, LOADAVG = "/proc/stat", "/proc/vmstat", "/proc/meminfo", "/proc/loadavg"
 ALL = "cpu"  # how the line of all processors begins
@@ -39,7 +40,9 @@ def _cpu_growth(span: SampleWindow, name: str = ALL) -> dict[str, int]:
     grew = {name: counter_growth(first[name], last[name], f"{STAT}: {name}") for name in _FIELDS if name != "iowait"}
     grew["iowait"] = max(0, last["iowait"] - first["iowait"])
     if name == ALL and not sum(grew.values()):
-        raise SourceError(f"{STAT}: no processor time passed", next_step="set a window (--window 10s)")
+        raise SourceError(
+            f"{STAT}: no processor time passed", next_step="set a window (--window 10s)", code=GapCode.INSUFFICIENT
+        )
     return grew
 
 

@@ -23,6 +23,7 @@ from latdoctor.collectors.host.window import (
 )
 from latdoctor.collectors.procfs import ProcessStat, parse_stat
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 
 _KINDS = {
     "process.voluntary_switch_rate": "voluntary_ctxt_switches",
@@ -42,7 +43,9 @@ def _ends(span: SampleWindow) -> tuple[ProcessStat, ProcessStat, str]:
     path = f"/proc/{span.last.pid}/stat"
     first, last = _stat(span.first, path), _stat(span.last, path)
     if first.start_ticks != last.start_ticks:
-        raise SourceError(f"process {span.last.pid} ended within the window and its PID was reused")
+        raise SourceError(
+            f"process {span.last.pid} ended within the window and its PID was reused", code=GapCode.STOPPED
+        )
     return first, last, path
 
 
@@ -64,7 +67,7 @@ def _system(span: SampleWindow) -> Sequence[HostValue]:
     user = counter_growth(first.user_ticks, last.user_ticks, f"{path}: user time")
     system = counter_growth(first.system_ticks, last.system_ticks, f"{path}: system time")
     if not user + system:
-        raise SourceError(f"process {span.last.pid} used no processor time in the window")
+        raise SourceError(f"process {span.last.pid} used no processor time in the window", code=GapCode.NOTHING_COUNTED)
     return [HostValue("process.system_ratio", system / (user + system), path)]
 
 
@@ -103,7 +106,9 @@ def _runnable(span: SampleWindow) -> Sequence[HostValue]:
     """The mean over the samples, and per processor that the process may use."""
     path = f"/proc/{span.last.pid}/task"
     if span.last.tasks_left_out:
-        raise SourceError(f"{path}: more threads than can be sampled ({span.last.tasks_left_out} too many)")
+        raise SourceError(
+            f"{path}: more threads than can be sampled ({span.last.tasks_left_out} too many)", code=GapCode.TOO_LARGE
+        )
     counts = [count for sample in span.samples if (count := _running(sample, path)) is not None]
     if not counts or not span.last.tasks:
         raise unread_error(span.last, path)
@@ -170,7 +175,9 @@ def _switches(span: SampleWindow) -> Sequence[HostValue]:
     _ends(span)
     folder = f"/proc/{span.last.pid}/task"
     if span.last.tasks_left_out:
-        raise SourceError(f"{folder}: more threads than can be sampled ({span.last.tasks_left_out} too many)")
+        raise SourceError(
+            f"{folder}: more threads than can be sampled ({span.last.tasks_left_out} too many)", code=GapCode.TOO_LARGE
+        )
     ended = len(set(span.first.tasks) - set(span.last.tasks))
     note = f"{ended} threads ended in the window and are not counted" if ended else ""
     return [

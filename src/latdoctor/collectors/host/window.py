@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from latdoctor.collectors.host.samples import HostSample
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 
@@ -50,7 +51,9 @@ class SampleWindow:
         """Time between the first and the last sample. Raises SourceError if there is only one."""
         passed = self.last.time - self.first.time
         if passed <= 0:
-            raise SourceError("a rate needs two samples", next_step="set a window (--window 10s)")
+            raise SourceError(
+                "a rate needs two samples", next_step="set a window (--window 10s)", code=GapCode.INSUFFICIENT
+            )
         return passed
 
     def text(self, path: str) -> str:
@@ -98,7 +101,7 @@ def _advice(path: str, pid: int | None) -> str:
 def counter_growth(before: float, after: float, what: str) -> int:
     """Raises SourceError if the counter decreased."""
     if after < before:
-        raise SourceError(f"{what} decreased within the window (restart or counter reset)")
+        raise SourceError(f"{what} decreased within the window (restart or counter reset)", code=GapCode.INCONSISTENT)
     return int(after - before)
 
 
@@ -124,7 +127,7 @@ def number(values: dict[str, int], key: str, path: str, absent: int | None = Non
     """Raises SourceError if `key` is missing and `absent` is not set."""
     found = values.get(key, absent)
     if found is None:
-        raise SourceError(f"{path}: {key} is missing")
+        raise SourceError(f"{path}: {key} is missing", code=GapCode.ABSENT)
     return found
 
 

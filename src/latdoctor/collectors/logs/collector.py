@@ -36,6 +36,7 @@ from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean
 
 MAX_READ = 64 << 20  # only the end of a longer log is read
@@ -59,6 +60,7 @@ class _Raw:
     content: bytes
     lacks: str = ""
     missing: str = ""
+    code: GapCode = GapCode.UNSPECIFIED
 
 
 def collect(request: CollectRequest, clock: Clock) -> CollectResult:
@@ -75,13 +77,14 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
         except (OSError, SourceError) as error:
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
             next_step = _CHECK_PATH if isinstance(error, OSError) else error.next_step
-            gaps.append(_gap(source, clean(reason), next_step))
+            code = code_of_os_error(error) if isinstance(error, OSError) else error.code
+            gaps.append(_gap(source, clean(reason), next_step, code))
             continue
         kinds.append(kind)
         if raw.missing:
             hidden = SIGNALS if kind.other else ()
             step = "pass the part that covers the incident as a separate file"
-            gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step))
+            gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step, code=raw.code))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if kind.other:
             log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content)
@@ -136,7 +139,7 @@ def _read_stream(path: Path, timeout: float) -> _Raw:
     raw = _tail(stream.content, stream.size)
     if stream.unfinished:
         lost = f"; {raw.missing}" if raw.missing else ""
-        return _Raw(raw.content, _PART, f"incomplete: {stream.unfinished}{lost}")
+        return _Raw(raw.content, _PART, f"incomplete: {stream.unfinished}{lost}", GapCode.TIMEOUT)
     return raw
 
 
@@ -155,13 +158,15 @@ def _read_packed(file: IO[bytes]) -> _Raw:
             break
         size += len(chunk)
         if size > MAX_UNPACKED:
-            raise SourceError(f"unpacks to more than {MAX_UNPACKED >> 20} MiB: unpack it and pass its end")
+            raise SourceError(
+                f"unpacks to more than {MAX_UNPACKED >> 20} MiB: unpack it and pass its end", code=GapCode.TOO_LARGE
+            )
         kept += chunk
         if len(kept) > 2 * MAX_READ:
             _must_be_log(bytes(kept[: formats.HEAD])) if size == len(kept) else None
             del kept[:-MAX_READ]
     raw = _tail(bytes(kept[-MAX_READ:]), size)
-    return _Raw(raw.content, _PART, broken) if broken else raw
+    return _Raw(raw.content, _PART, broken, GapCode.UNREADABLE) if broken else raw
 
 
 def _unpacked(file: IO[bytes]) -> Iterator[bytes | str]:
@@ -194,7 +199,7 @@ def _tail(content: bytes, size: int) -> _Raw:
         f"only the last {len(content) >> 20} MiB of {size >> 20} MiB were read, so events may be in "
         "the rest; line numbers count from there"
     )
-    return _Raw(content[content.find(b"\n") + 1 :], _TAIL, reason)
+    return _Raw(content[content.find(b"\n") + 1 :], _TAIL, reason, GapCode.TOO_LARGE)
 
 
 def _unique_name(name: str, taken: set[str]) -> str:
@@ -205,8 +210,8 @@ def _unique_name(name: str, taken: set[str]) -> str:
     return unique
 
 
-def _gap(source: str, reason: str, next_step: str) -> Gap:
-    return Gap(NAME, f"{source}: {reason}", SIGNALS, next_step=next_step)
+def _gap(source: str, reason: str, next_step: str, code: GapCode) -> Gap:
+    return Gap(NAME, f"{source}: {reason}", SIGNALS, next_step=next_step, code=code)
 
 
 def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Evidence:
@@ -215,12 +220,15 @@ def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Ev
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.taken_at) if requested else None)
     unread = _scan_records(scan, content, artifact) if form == formats.RECORDS else _scan_lines(scan, content, artifact)
     if not (scan.kernel_lines or scan.application_lines):
-        raise SourceError("contains no log line", where=artifact.source, next_step="pass a log that is not empty")
+        raise SourceError(
+            "contains no log line", where=artifact.source, next_step="pass a log that is not empty", code=GapCode.EMPTY
+        )
     found = scan.evidence(complete=not artifact.name.endswith((_PART, _TAIL)) and not unread)
     if not unread:
         return found
     reason = f"{unread} of its JSON records could not be read; they may contain events"
-    return Evidence.merge([found, Evidence(gaps=(_gap(artifact.source, reason, "journalctl --all -o json"),))])
+    gap = _gap(artifact.source, reason, "journalctl --all -o json", GapCode.UNREADABLE)
+    return Evidence.merge([found, Evidence(gaps=(gap,))])
 
 
 def _scan_lines(scan: log_events.LogScanner, content: bytes, artifact: Artifact) -> int:

@@ -39,6 +39,7 @@ from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
 from latdoctor.evidence.redaction.redactor import without_secrets
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 MAX_EVENTS = 1000  # of one signal in one log
@@ -236,29 +237,37 @@ class LogScanner:
     def _gaps(self) -> tuple[Gap, ...]:
         source, origin = self._artifact.source, Origin(self._artifact.name)
         gaps = [
-            Gap("logs", f"{source}: {self._total(signal)}", (signal,) if signal in self._lost else (), origin=origin)
+            Gap(
+                "logs",
+                f"{source}: {self._total(signal)}",
+                (signal,) if signal in self._lost else (),
+                origin=origin,
+                code=GapCode.TOO_LARGE,
+            )
             for signal in dict.fromkeys(signal for signal, _ in self._dropped)
         ]
         if self.coverage and self.coverage.missed:
-            gaps.append(Gap("logs", f"{source}: {self.coverage.missed}", SIGNALS, None, _REACH, origin))
+            gaps.append(Gap("logs", f"{source}: {self.coverage.missed}", SIGNALS, None, _REACH, origin, GapCode.STALE))
         for signal, count in self._unplaced.items():
             reason = f"{source}: {count} {signal} lines have no time of day: not counted"
-            gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin))
+            gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin, GapCode.AMBIGUOUS))
         if not self.kernel_lines:
             forms = "contains no line in a kernel log format (dmesg, journal, syslog)"
             reason = f"{source}: {forms}, so it is not searched for Xids and OOM kills"
             step = "pass the kernel log too: dmesg -T > dmesg.log"
-            gaps.append(Gap("logs", reason, (XID, SXID, GPU_LOST, OOM_KILL), None, step, origin))
+            gaps.append(Gap("logs", reason, (XID, SXID, GPU_LOST, OOM_KILL), None, step, origin, GapCode.ABSENT))
         elif not self._beyond_driver:
             reason = f"{source}: contains only lines of the GPU driver, so it may be an extract"
-            gaps.append(Gap("logs", reason, (SXID, OOM_KILL), None, "pass the whole kernel log", origin))
+            gaps.append(
+                Gap("logs", reason, (SXID, OOM_KILL), None, "pass the whole kernel log", origin, GapCode.ABSENT)
+            )
         if not self.application_lines:
             reason = f"{source}: contains no application line, so it cannot contain CUDA errors"
-            gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "pass the server's log too", origin))
+            gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "pass the server's log too", origin, GapCode.ABSENT))
         elif not self._log_like:
             reason = f"{source}: no line has a time or a level, so it may not be a log and rules nothing out"
             hidden = (CUDA_ERROR,) if self.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
-            gaps.append(Gap("logs", reason, hidden, None, "pass the server's log", origin))
+            gaps.append(Gap("logs", reason, hidden, None, "pass the server's log", origin, GapCode.UNSUPPORTED))
         return tuple(gaps)
 
 

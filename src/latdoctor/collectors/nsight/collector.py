@@ -18,6 +18,7 @@ from latdoctor.collectors.torch_trace.events import DamagedEvents
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
+from latdoctor.gap_code import GapCode, code_of_os_error
 
 if TYPE_CHECKING:
     from latdoctor.collectors.torch_trace.event_store import TraceStore
@@ -62,7 +63,9 @@ def _head(artifact: Artifact) -> bytes:
         with artifact.content.open("rb") as file:
             return file.read(256)
     except OSError as error:
-        raise SourceError(f"cannot be read: {error.strerror}", where=artifact.source) from error
+        raise SourceError(
+            f"cannot be read: {error.strerror}", where=artifact.source, code=code_of_os_error(error)
+        ) from error
 
 
 def _export(artifact: Artifact) -> Evidence:
@@ -107,7 +110,12 @@ def _must_be_an_export(export: sqlite_rows.SqliteExport) -> None:
     if any(table in export.tables for table in (*sqlite_rows.ACTIVITIES, sqlite_rows.STRINGS)):
         return
     held = f"it has {len(export.tables)} other tables" if export.tables else "it has no tables"
-    raise SourceError(f"is no Nsight Systems export: {held}", where=export.where, next_step=nsight_evidence.RECORD)
+    raise SourceError(
+        f"is no Nsight Systems export: {held}",
+        where=export.where,
+        next_step=nsight_evidence.RECORD,
+        code=GapCode.UNSUPPORTED,
+    )
 
 
 def _must_hold_something(columns: TraceStore, where: str) -> None:
@@ -123,6 +131,7 @@ def _must_hold_something(columns: TraceStore, where: str) -> None:
             "the export holds no CUDA activity: no call, kernel or copy was recorded",
             where=where,
             next_step=nsight_evidence.RECORD,
+            code=GapCode.EMPTY,
         )
 
 
@@ -130,7 +139,9 @@ def _damage(damage: DamagedEvents, subject: str, artifact: Artifact) -> Sequence
     if not damage.count:
         return ()
     reason = f"{subject}: {damage.count} rows are damaged and left out; the first: {damage.first}"
-    return (Gap(NAME, reason, (), subject, "export again if the figures matter", Origin(artifact.name)),)
+    return (
+        Gap(NAME, reason, (), subject, "export again if the figures matter", Origin(artifact.name), GapCode.UNREADABLE),
+    )
 
 
 READER = file_reader(

@@ -21,6 +21,7 @@ from latdoctor.collectors.torch_trace import evidence as trace_evidence
 from latdoctor.collectors.torch_trace.event_names import is_failure
 from latdoctor.collectors.torch_trace.summary import TraceSummary
 from latdoctor.evidence.model import AT_LEAST, Event, Evidence, Gap, Origin, Reading, Window
+from latdoctor.gap_code import GapCode
 
 CUDA_ERROR = "log.cuda_error"
 
@@ -93,30 +94,32 @@ def _counted(reading: Reading, capture: Capture) -> Reading:
 
 
 def _gaps(capture: Capture, subject: str, artifact: str) -> Iterator[Gap]:
-    def gap(reason: str, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{subject}: {reason}", signals, subject, next_step, Origin(artifact))
+    def gap(reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
+        return Gap(NAME, f"{subject}: {reason}", signals, subject, next_step, Origin(artifact), code)
 
     if capture.graphs:
         found = f"{capture.graphs} launches of CUDA graphs were recorded whole: the kernels in them are not seen"
-        yield gap(found, _IN_GRAPHS, _BY_NODE)
+        yield gap(found, GapCode.ABSENT, _IN_GRAPHS, _BY_NODE)
     if "copies" in capture.absent:
         found = "cannot tell: the export has no table of copies; there were none, or they were not recorded"
-        yield gap(found, _COPIES, RECORD)
+        yield gap(found, GapCode.ABSENT, _COPIES, RECORD)
     if capture.overheads is None:
-        yield gap("cannot tell: the export has no table of overheads", OVERHEADS, RECORD)
+        yield gap("cannot tell: the export has no table of overheads", GapCode.ABSENT, OVERHEADS, RECORD)
     if capture.failures is None:
-        yield gap("cannot tell: the export holds no return codes of calls", ("cuda.error_calls",), RECORD)
+        yield gap(
+            "cannot tell: the export holds no return codes of calls", GapCode.ABSENT, ("cuda.error_calls",), RECORD
+        )
     if not capture.calls_have_names:
         found = "cannot tell: it names calls by numbers, some of which are not known here, so that none were read"
-        yield gap(found, (), _PRINT)
+        yield gap(found, GapCode.UNSUPPORTED, (), _PRINT)
     if not capture.gpus:
-        yield gap("the export does not name its GPU", (GPU,), "")
+        yield gap("the export does not name its GPU", GapCode.ABSENT, (GPU,), "")
 
 
 def _no_steps(capture: Capture, subject: str, artifact: str) -> Gap:
     known = "no NVTX ranges were recorded" if "ranges" in capture.absent else "no NVTX range repeats as steps do"
     lost = tuple(signal for signal in _STEPS if signal not in _IN_GRAPHS or not capture.graphs)
-    return Gap(NAME, f"{subject}: cannot tell steps: {known}", lost, subject, _MARK, Origin(artifact))
+    return Gap(NAME, f"{subject}: cannot tell steps: {known}", lost, subject, _MARK, Origin(artifact), GapCode.ABSENT)
 
 
 def _more(capture: Capture, subject: str, artifact: str, window: Window) -> Iterator[Reading]:

@@ -19,6 +19,7 @@ from latdoctor.collectors.torch_trace.events import DamagedEvents, EventArgs, Tr
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
 
@@ -97,7 +98,9 @@ def printed(text: str, where: str) -> PrintedTables:
             entries.append(entry)
             count += 1
             if count > MAX_ROWS:
-                raise SourceError(f"more than the {MAX_ROWS} rows that are read at most", where=where)
+                raise SourceError(
+                    f"more than the {MAX_ROWS} rows that are read at most", where=where, code=GapCode.TOO_LARGE
+                )
     if head is not None and entries:
         found.append(PrintedTable(head.kind, tuple(entries)))
     return PrintedTables(tuple(found), _cut(*last, text.rstrip().rpartition("\n")[2]))
@@ -215,7 +218,9 @@ def parse(artifact: Artifact) -> Evidence:
     text = artifact.read(MAX_FILE).decode("utf-8", "replace")
     found = printed(text, artifact.source)
     if not found.tables:
-        raise SourceError("holds no table of nsys stats or nvprof", where=artifact.source, next_step=_HOW)
+        raise SourceError(
+            "holds no table of nsys stats or nvprof", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED
+        )
     subject = f"trace/{artifact.group}"
     events = [table for table in found.tables if table.kind in ("gpu-trace", "api-trace")]
     if any(table.kind == "gpu-trace" for table in events):
@@ -225,7 +230,9 @@ def parse(artifact: Artifact) -> Evidence:
     if not found.cut:
         return seen
     reason = f"{subject}: its last row {found.cut}: the file is cut off, and what stood behind is missing in every sum"
-    gap = Gap(NAME, reason, (), subject, "copy it again, or print the tables anew", Origin(artifact.name))
+    gap = Gap(
+        NAME, reason, (), subject, "copy it again, or print the tables anew", Origin(artifact.name), GapCode.UNREADABLE
+    )
     return Evidence.merge([seen, Evidence(gaps=(gap,))])
 
 
@@ -237,7 +244,9 @@ def _as_trace(found: Sequence[PrintedTable], subject: str, artifact: Artifact) -
         for table in found:
             columns.add(event for entry in table.entries if (event := _event(table.kind, entry)) is not None)
         if not columns.counts.timed:
-            raise SourceError("its tables hold no event with a time", where=artifact.source, next_step=_HOW)
+            raise SourceError(
+                "its tables hold no event with a time", where=artifact.source, next_step=_HOW, code=GapCode.EMPTY
+            )
         return nsight_evidence.evidence(analyse(columns), Capture(), subject, artifact.name)
 
 
@@ -294,7 +303,9 @@ class _Sums:
         known = {reading.signal for reading in readings}
         unseen = tuple(signal for signal in SIGNALS if signal not in known)
         reason = f"{self._subject}: cannot tell: the tables hold sums, not the times of single events"
-        gap = Gap(NAME, reason, unseen, self._subject, nsight_evidence.RECORD, Origin(self._artifact))
+        gap = Gap(
+            NAME, reason, unseen, self._subject, nsight_evidence.RECORD, Origin(self._artifact), GapCode.UNSUPPORTED
+        )
         return Evidence((Subject(self._subject),), readings, gaps=(gap,))
 
     def _reading(self, signal: str, value: float, place: str, note: str = "", bound: str = "") -> Reading:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from latdoctor.collectors.torch_trace.events import DamagedEvents, EventArgs, TraceEvent
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 MAGIC = b"SQLite format 3\x00"
@@ -85,7 +86,9 @@ def opened(content: bytes | Path, where: str) -> Iterator[SqliteExport]:
 def _connected(content: bytes | Path, where: str) -> sqlite3.Connection:
     if isinstance(content, Path):
         if content.stat().st_size > MAX_FILE:
-            raise SourceError(f"more than the {MAX_FILE >> 30} GiB that are read at most", where=where)
+            raise SourceError(
+                f"more than the {MAX_FILE >> 30} GiB that are read at most", where=where, code=GapCode.TOO_LARGE
+            )
         # Immutable: no lock, no journal and no index is written beside somebody's evidence.
         return sqlite3.connect(f"{content.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection = sqlite3.connect(":memory:")
@@ -136,11 +139,13 @@ def _too_many(table: str, where: str) -> SourceError:
         f"{table} has more than the {MAX_ROWS} rows that are read at most",
         where=where,
         next_step="record a shorter time: 3 s under load are enough",
+        code=GapCode.TOO_LARGE,
     )
 
 
 def _damaged(where: str, error: Exception) -> SourceError:
-    said = "it asks for too much work" if "interrupted" in str(error) else clean(str(error), 200)
+    interrupted = isinstance(error, sqlite3.Error) and error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT
+    said = "it asks for too much work" if interrupted else clean(str(error), 200)
     return SourceError(f"cannot be read as an SQLite database: {said}", where=where, next_step=EXPORT_AGAIN)
 
 

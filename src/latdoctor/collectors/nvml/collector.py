@@ -25,22 +25,22 @@ from latdoctor.collectors.nvml.device_reader import (
     read_device,
     read_sample,
     read_system,
-    word_of,
+    refusal,
 )
-from latdoctor.collectors.nvml.samples import MAX_GPUS, SCHEMA_VERSION, GpuSample, NvmlRecord, Unavailable
+from latdoctor.collectors.nvml.samples import MAX_GPUS, SCHEMA_VERSION, GpuSample, NvmlCode, NvmlRecord, Unavailable
 from latdoctor.collectors.procfs import parent_pid
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap, to_json
+from latdoctor.gap_code import GapCode
 
 INTERVAL = 0.5  # seconds between two samples; NVML's own counters are refreshed every 0.17 to 1 s
 MAX_SAMPLES = 601  # a longer window is sampled less often
 
 _NO_DRIVER = "see whether `nvidia-smi` answers; in a container, start it with its GPUs (`--gpus all`)"
 _ADVICE = {
-    "nvml shared library not found": _NO_DRIVER,
-    "driver not loaded": "load the driver (`modprobe nvidia`) and look at the kernel log for why it is not",
-    "insufficient permissions": "run as a user that may open /dev/nvidia*",
-    "rm has detected an nvml/rm version mismatch.": "the driver was updated while loaded: reload it, or reboot",
+    NvmlCode.DRIVER_NOT_LOADED: "load the driver (`modprobe nvidia`); the kernel log shows why it is not loaded",
+    NvmlCode.NO_PERMISSION: "run as a user that may open /dev/nvidia*",
+    NvmlCode.VERSION_MISMATCH: "the driver was updated while loaded: reload it, or reboot",
 }
 
 
@@ -51,11 +51,11 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        return CollectResult(gaps=(_gap(word_of(error)),))
+        return CollectResult(gaps=(_gap(refusal(error)),))
     try:
         record = _watch(pynvml, request, clock)
     except pynvml.NVMLError as error:
-        return CollectResult(gaps=(_gap(word_of(error)),))
+        return CollectResult(gaps=(_gap(refusal(error)),))
     finally:
         _leave(pynvml)
     return CollectResult((Artifact(f"{NAME}.json", NAME, NAME, "NVML of this machine", clock.now(), to_json(record)),))
@@ -68,13 +68,18 @@ def _leave(nvml: ModuleType) -> None:
         return  # everything that will be said has been read; the process ends soon
 
 
-def _gap(word: str) -> Gap:
+def _gap(found: Unavailable) -> Gap:
     return Gap(
         source=NAME,
-        reason=f"no GPU can be seen: {word}",
+        reason=f"no GPU can be read: {found.error}",
         signals=tuple(sorted(SIGNALS)),
-        next_step=_ADVICE.get(word, _NO_DRIVER),
+        next_step=_advice(found),
+        code=GapCode.PERMISSION if found.status == NvmlCode.NO_PERMISSION else GapCode.ABSENT,
     )
+
+
+def _advice(found: Unavailable) -> str:
+    return next((advice for code, advice in _ADVICE.items() if code == found.status), _NO_DRIVER)
 
 
 def _watch(nvml: ModuleType, request: CollectRequest, clock: Clock) -> NvmlRecord:
@@ -122,12 +127,12 @@ def preflight() -> Sequence[SourceAvailability]:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        word = word_of(error)
-        return (SourceAvailability(TITLE, "no", word, _ADVICE.get(word, _NO_DRIVER)),)
+        found = refusal(error)
+        return (SourceAvailability(TITLE, "no", found.error, _advice(found)),)
     try:
         record = _watch(pynvml, CollectRequest(nvml=True, window=0.0), _Still())
     except pynvml.NVMLError as error:
-        return (SourceAvailability(TITLE, "no", word_of(error), _NO_DRIVER),)
+        return (SourceAvailability(TITLE, "no", refusal(error).error, _NO_DRIVER),)
     finally:
         _leave(pynvml)
     return nvml_parse.sights(record, TITLE)

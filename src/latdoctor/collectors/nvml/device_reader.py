@@ -16,8 +16,9 @@ _TO_HZ, _TO_WATT = 1e6, 1e-3  # NVML tells MHz and mW
 _BLANKS = frozenset({0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
 
 
-def word_of(error: Exception) -> str:
-    return clean(str(error).lower(), _WORD)
+def refusal(error: Any) -> Unavailable:
+    """What an NVMLError says: its text in lower case and its return code."""
+    return Unavailable(clean(str(error).lower(), _WORD), int(error.value))
 
 
 class GpuHandle:
@@ -26,21 +27,21 @@ class GpuHandle:
     def __init__(self, nvml: ModuleType, index: int) -> None:
         self.nvml = nvml
         self.index = index
-        self.refused = ""
+        self.refused: Unavailable | None = None
         self._handle: Any = None
         handle = self.ask(lambda _: nvml.nvmlDeviceGetHandleByIndex(index))
         if isinstance(handle, Unavailable):
-            self.refused = handle.error
+            self.refused = handle
         self._handle = handle
 
     def ask(self, read: Callable[[Any], _T]) -> _T | Unavailable:
         """What `read` gets from the driver, or the driver's word for why not."""
-        if self.refused:
-            return Unavailable(self.refused)
+        if self.refused is not None:
+            return self.refused
         try:
             value = read(self._handle)
         except self.nvml.NVMLError as error:
-            return Unavailable(word_of(error))
+            return refusal(error)
         except ValueError:  # a name that is no UTF-8
             return Unavailable("unreadable answer")
         return Unavailable("value not available") if isinstance(value, int) and value in _BLANKS else value
@@ -54,7 +55,7 @@ def read_system(nvml: ModuleType, read: Callable[[], str]) -> str | Unavailable:
     try:
         return clean(read(), _WORD)
     except nvml.NVMLError as error:
-        return Unavailable(word_of(error))
+        return refusal(error)
 
 
 def read_cuda_version(nvml: ModuleType) -> str | Unavailable:
@@ -91,7 +92,8 @@ def read_device(gpu: GpuHandle) -> GpuDevice:
         pcie_width_max=gpu.number(nvml.nvmlDeviceGetMaxPcieLinkWidth),
         pcie_generation_max=gpu.number(nvml.nvmlDeviceGetMaxPcieLinkGeneration),
         mig=gpu.ask(lambda h: int(nvml.nvmlDeviceGetMigMode(h)[0])),
-        refused=gpu.refused,
+        refused=gpu.refused.error if gpu.refused else "",
+        refused_code=gpu.refused.code if gpu.refused else None,
     )
 
 

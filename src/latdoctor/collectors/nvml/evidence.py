@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from latdoctor.collectors.base import SourceAvailability
 from latdoctor.collectors.nvml import GPU_SIGNALS
-from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, OWN_WORDS, SignalValue, told_of
+from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, NotDerived, SignalValue, signal_values
 from latdoctor.collectors.nvml.samples import (
     LOST,
-    NO_PERMISSION,
-    NOT_FOUND,
-    NOT_SUPPORTED,
     GpuDevice,
     GpuSample,
+    NvmlCode,
     NvmlRecord,
     Text,
     Unavailable,
@@ -22,19 +21,31 @@ from latdoctor.collectors.nvml.samples import (
 )
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Value, Window
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 NODE = "node/local"
 SOURCE = "nvml"
 
-_WHY = {
-    NOT_SUPPORTED: "this GPU does not tell it (NVML: not supported)",
-    NOT_FOUND: "this driver is too old to tell it (NVML: function not found)",
-    NO_PERMISSION: "NVML tells it to another user only (insufficient permissions)",
-}
-_HELP = {
-    NOT_FOUND: "update the GPU driver",
-    NO_PERMISSION: "run as root, or as the user who runs the server",
+
+class _Explanation(NamedTuple):
+    """What one return code of NVML means for a signal."""
+
+    reason: str
+    code: GapCode
+    next_step: str = ""
+
+
+_EXPLANATIONS = {
+    NvmlCode.NOT_SUPPORTED: _Explanation("this GPU does not report it (NVML: not supported)", GapCode.UNSUPPORTED),
+    NvmlCode.FUNCTION_NOT_FOUND: _Explanation(
+        "this driver is too old to report it (NVML: function not found)", GapCode.UNSUPPORTED, "update the GPU driver"
+    ),
+    NvmlCode.NO_PERMISSION: _Explanation(
+        "NVML reports it to another user only (insufficient permissions)",
+        GapCode.PERMISSION,
+        "run as root, or as the user who runs the server",
+    ),
 }
 
 RATES = frozenset({"gpu.ecc.uncorrectable_rate", "gpu.pcie.replay_rate", "gpu.nvlink.error_rate"})
@@ -60,7 +71,7 @@ def _parse(record: NvmlRecord, artifact: str) -> Evidence:
 def _machine(record: NvmlRecord, samples: Mapping[int, Sequence[GpuSample]], origin: Origin) -> Evidence:
     """How many GPUs answer. One that this user may not open is neither expected nor counted."""
     window = _window(record.samples)
-    allowed = [device for device in record.devices if device.refused != NO_PERMISSION]
+    allowed = [device for device in record.devices if _refused(device) != NvmlCode.NO_PERMISSION]
     values: list[tuple[str, Value]] = [
         ("gpu.count", float(sum(_answers(samples[device.index][-1]) for device in allowed))),
         ("gpu.count_expected", float(len(allowed))),
@@ -72,12 +83,20 @@ def _machine(record: NvmlRecord, samples: Mapping[int, Sequence[GpuSample]], ori
     )
     for signal, text in texts:
         if isinstance(text, Unavailable):
-            gaps.append(_refusal(NODE, text.error, [signal], origin))
+            gaps.append(_refusal(NODE, text, [signal], origin))
         else:
             values.append((signal, clean(text)))
     if not record.devices:
         gaps.append(
-            Gap(SOURCE, "the driver sees no GPU", GPU_SIGNALS, None, "look at `lspci` and the kernel log", origin)
+            Gap(
+                SOURCE,
+                "the driver lists no GPU",
+                GPU_SIGNALS,
+                None,
+                "check `lspci` and the kernel log",
+                origin,
+                GapCode.ABSENT,
+            )
         )
     readings = tuple(Reading(signal, NODE, value, origin, window) for signal, value in values)
     return Evidence(subjects=(Subject(NODE),), readings=readings, gaps=tuple(gaps))
@@ -92,7 +111,7 @@ def _gpu(record: NvmlRecord, device: GpuDevice, samples: Sequence[GpuSample], ar
         "gpu.uuid": (_cleaned(device.uuid), ""),
         "gpu.pci": (_cleaned(device.pci), ""),
         # What the driver still remembers of a GPU that is lost is no longer true of it.
-        **(told_of(record, device, alive) if alive else {}),
+        **(signal_values(record, device, alive) if alive else {}),
     }
     known = {signal: (_finite(value), note) for signal, (value, note) in known.items()}
     window = _window(alive)
@@ -101,30 +120,42 @@ def _gpu(record: NvmlRecord, device: GpuDevice, samples: Sequence[GpuSample], ar
         for signal, (value, note) in known.items()
         if not isinstance(value, Unavailable)
     ]
-    refused: dict[str, list[str]] = {}
+    refused: dict[Unavailable, list[str]] = {}
     for signal, (value, _) in known.items():
-        if isinstance(value, Unavailable) and (value.error not in LOST or not lost):
-            refused.setdefault(value.error, []).append(signal)
+        if isinstance(value, Unavailable) and (value.status not in LOST or not lost):
+            refused.setdefault(value, []).append(signal)
     mig = device.mig == 1
-    gaps = [_refusal(subject, word, signals, origin, mig=mig) for word, signals in refused.items()]
+    gaps = [_refusal(subject, value, signals, origin, mig=mig) for value, signals in refused.items()]
     if lost:
         gaps.insert(0, _loss(subject, samples, alive, origin))
     return Evidence(subjects=(Subject(subject, NODE),), readings=tuple(readings), gaps=tuple(gaps))
 
 
 def _finite(value: Value | Unavailable) -> Value | Unavailable:
-    return Unavailable(OUT_OF_RANGE) if isinstance(value, float) and not math.isfinite(value) else value
+    return OUT_OF_RANGE if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _cleaned(text: Text) -> Text:
     return text if isinstance(text, Unavailable) else clean(text, 200)
 
 
-def _refusal(subject: str, word: str, signals: Sequence[str], origin: Origin, *, mig: bool = False) -> Gap:
-    why = word if word in OWN_WORDS else _WHY.get(word, f"NVML says: {clean(word, 200)}")
-    if mig and word == NOT_SUPPORTED:
-        why = "MIG is on: NVML does not tell it for the whole GPU (not supported)"
-    return Gap(SOURCE, f"{subject}: {why}", tuple(signals), subject, _HELP.get(word, ""), origin)
+def _refused(device: GpuDevice) -> int | None:
+    """NVML's return code for refusing a handle to the GPU; None if it gave one."""
+    return Unavailable(device.refused, device.refused_code).status if device.refused else None
+
+
+def _refusal(subject: str, value: Unavailable, signals: Sequence[str], origin: Origin, *, mig: bool = False) -> Gap:
+    why = _explained(value, mig=mig)
+    return Gap(SOURCE, f"{subject}: {why.reason}", tuple(signals), subject, why.next_step, origin, why.code)
+
+
+def _explained(value: Unavailable, *, mig: bool) -> _Explanation:
+    if isinstance(value, NotDerived):
+        return _Explanation(value.error, value.gap)
+    if mig and value.status == NvmlCode.NOT_SUPPORTED:
+        return _Explanation("MIG is on: NVML does not report it for the whole GPU (not supported)", GapCode.UNSUPPORTED)
+    known = next((found for code, found in _EXPLANATIONS.items() if code == value.status), None)
+    return known or _Explanation(f"NVML returned: {clean(value.error, 200)}", GapCode.REFUSED)
 
 
 def _loss(subject: str, samples: Sequence[GpuSample], alive: Sequence[GpuSample], origin: Origin) -> Gap:
@@ -136,13 +167,14 @@ def _loss(subject: str, samples: Sequence[GpuSample], alive: Sequence[GpuSample]
         subject=subject,
         next_step="look for Xid 79 or 119 in the kernel log; take the node out of service before it is reset",
         origin=origin,
+        code=GapCode.STOPPED,
     )
 
 
 def _lost(sample: GpuSample) -> str:
-    """NVML's word for a GPU that is gone, if any field has it."""
+    """NVML's error text for a GPU that is gone, if any field has it."""
     fields = (getattr(sample, name) for name in sample.__struct_fields__)
-    return next((field.error for field in fields if isinstance(field, Unavailable) and field.error in LOST), "")
+    return next((field.error for field in fields if isinstance(field, Unavailable) and field.status in LOST), "")
 
 
 def _answers(sample: GpuSample) -> bool:

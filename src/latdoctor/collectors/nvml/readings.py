@@ -18,6 +18,7 @@ from itertools import pairwise
 
 from latdoctor.collectors.nvml.samples import GpuDevice, GpuSample, Number, NvLink, NvmlRecord, Unavailable
 from latdoctor.evidence.model import Value
+from latdoctor.gap_code import GapCode
 
 # Below this utilisation a GPU is taken for idle: its clocks and its link may be powered down.
 IDLE_UTILIZATION = 0.10
@@ -28,32 +29,37 @@ _SLOWEST_STATE = 15
 IDLE, SW_POWER_CAP, HW_SLOWDOWN, SW_THERMAL, HW_THERMAL, HW_POWER_BRAKE = 0x1, 0x4, 0x8, 0x20, 0x40, 0x80
 
 # NVML lists no process of another PID namespace. With more memory in use than a driver takes itself, none is no answer.
-_MEMORY_OF_NOBODY = 1 << 30
+_DRIVER_MEMORY = 1 << 30
+
 
 # Why a value is missing although NVML did answer.
-OUT_OF_RANGE = "the value told is out of range"
-TOLD_AS_ZERO = "its maximum is told as 0"
-ONE_SAMPLE = "a rate needs two samples"
-BACKWARDS = "the counter went backwards in the window (driver reload, reset or roll-over)"
-IDLE_LINK = "idle: the link is powered down"
-LOAD_UNKNOWN = "the link is below its maximum, and whether the GPU is idle is not told"
-NO_LINK = "no NVLink is up"
-LINK_CHANGED = "an NVLink came up or went down in the window"
-HIDDEN = "NVML lists no process although the GPU is in use (they run in another PID namespace)"
-NOT_AMONG = "the watched process is not among those that NVML lists (in a container its number is another)"
-OWN_WORDS = frozenset(
-    {
-        OUT_OF_RANGE,
-        TOLD_AS_ZERO,
-        ONE_SAMPLE,
-        BACKWARDS,
-        IDLE_LINK,
-        LOAD_UNKNOWN,
-        NO_LINK,
-        LINK_CHANGED,
-        HIDDEN,
-        NOT_AMONG,
-    }
+class NotDerived(Unavailable, frozen=True):
+    """NVML did answer, but its values do not yield the signal: `error` says why, `gap` is the reason code."""
+
+    gap: GapCode = GapCode.UNSPECIFIED
+
+
+def _not_derived(why: str, gap: GapCode) -> NotDerived:
+    return NotDerived(why, None, gap)
+
+
+OUT_OF_RANGE = _not_derived("the reported value is out of range", GapCode.INCONSISTENT)
+ZERO_MAXIMUM = _not_derived("its maximum is reported as 0", GapCode.INCONSISTENT)
+ONE_SAMPLE = _not_derived("a rate needs two samples", GapCode.INSUFFICIENT)
+DECREASED = _not_derived(
+    "the counter decreased in the window (driver reload, reset or roll-over)", GapCode.INCONSISTENT
+)
+IDLE_LINK = _not_derived("idle: the link is powered down", GapCode.EMPTY)
+LOAD_UNKNOWN = _not_derived(
+    "the link is below its maximum, and whether the GPU is idle is not reported", GapCode.AMBIGUOUS
+)
+NO_LINK = _not_derived("no NVLink is up", GapCode.EMPTY)
+LINK_CHANGED = _not_derived("an NVLink came up or went down in the window", GapCode.INCONSISTENT)
+HIDDEN = _not_derived(
+    "NVML lists no process although the GPU is in use (they run in another PID namespace)", GapCode.PERMISSION
+)
+NOT_AMONG = _not_derived(
+    "the watched process is not among those that NVML lists (in a container its number is another)", GapCode.NOT_MATCHED
 )
 
 SignalValue = tuple[Value | Unavailable, str]  # what goes into a reading, and its note
@@ -74,7 +80,7 @@ def _median(values: Sequence[float]) -> float:
 def _over(part: Number, whole: Number) -> Number:
     if isinstance(part, Unavailable) or isinstance(whole, Unavailable):
         return part if isinstance(part, Unavailable) else whole
-    return part / whole if whole > 0 else Unavailable(TOLD_AS_ZERO)
+    return part / whole if whole > 0 else ZERO_MAXIMUM
 
 
 def _margin(device: GpuDevice, sample: GpuSample) -> Number:
@@ -84,7 +90,7 @@ def _margin(device: GpuDevice, sample: GpuSample) -> Number:
     limit, now = device.temperature_slowdown, sample.temperature
     if isinstance(limit, Unavailable) or isinstance(now, Unavailable):
         return limit if isinstance(limit, Unavailable) else now
-    return limit - now if limit > 0 else Unavailable(TOLD_AS_ZERO)
+    return limit - now if limit > 0 else ZERO_MAXIMUM
 
 
 def _bit(bits: int) -> Callable[[GpuDevice, GpuSample], Number]:
@@ -142,7 +148,7 @@ QUANTITIES = (
 )
 
 
-def told_of(record: NvmlRecord, device: GpuDevice, samples: Sequence[GpuSample]) -> dict[str, SignalValue]:
+def signal_values(record: NvmlRecord, device: GpuDevice, samples: Sequence[GpuSample]) -> dict[str, SignalValue]:
     """Every signal of one GPU over `samples`, of which there is at least one."""
     return {
         **{quantity.signal: _reduced(quantity, device, samples) for quantity in QUANTITIES},
@@ -175,9 +181,9 @@ def _rate(samples: Sequence[GpuSample], read: Callable[[GpuSample], Number]) -> 
         return values[0][1], ""
     (start, first), (end, last) = known[0], known[-1]
     if end <= start:
-        return Unavailable(ONE_SAMPLE), ""
+        return ONE_SAMPLE, ""
     if any(after < before for (_, before), (_, after) in pairwise(known)):
-        return Unavailable(BACKWARDS), ""
+        return DECREASED, ""
     return (last - first) / (end - start), f"{last - first:.0f} in {end - start:.1f} s"
 
 
@@ -187,21 +193,21 @@ def _link_error_rate(samples: Sequence[GpuSample]) -> SignalValue:
     known = [(time, links) for time, links in asked if not isinstance(links, Unavailable)]
     if not known:
         refusals = [links for _, links in asked if isinstance(links, Unavailable)]
-        return (refusals[0] if refusals else Unavailable(ONE_SAMPLE)), ""
+        return (refusals[0] if refusals else ONE_SAMPLE), ""
     (start, first), (end, last) = known[0], known[-1]
     if end <= start:
-        return Unavailable(ONE_SAMPLE), ""
+        return ONE_SAMPLE, ""
     if [link.link for link in first] != [link.link for link in last]:
-        return Unavailable(LINK_CHANGED), ""
+        return LINK_CHANGED, ""
     if not first:
-        return Unavailable(NO_LINK), ""
+        return NO_LINK, ""
     before, after = _counters(first), _counters(last)
     shared = before.keys() & after.keys()
     if not shared:
         errors = [value for link in (*first, *last) for value in link.errors if isinstance(value, Unavailable)]
-        return next(iter(errors), Unavailable(LINK_CHANGED)), ""
+        return next(iter(errors), LINK_CHANGED), ""
     if any(after[key] < before[key] for key in shared):
-        return Unavailable(BACKWARDS), ""
+        return DECREASED, ""
     count = sum(after[key] - before[key] for key in shared)
     return count / (end - start), f"{count:.0f} in {end - start:.1f} s over {len(first)} links"
 
@@ -232,9 +238,9 @@ def _generation_ratio(device: GpuDevice, samples: Sequence[GpuSample]) -> Signal
     highest = max(known)
     busy = _known([sample.utilization for sample in samples])
     if highest < 1 and (all(map(_is_idle, samples)) or (busy and _mean(busy) < IDLE_UTILIZATION)):
-        return Unavailable(IDLE_LINK), ""
+        return IDLE_LINK, ""
     if highest < 1 and not busy:
-        return Unavailable(LOAD_UNKNOWN), ""
+        return LOAD_UNKNOWN, ""
     return highest, f"highest of {len(known)} samples"
 
 
@@ -249,13 +255,13 @@ def _processes(record: NvmlRecord, samples: Sequence[GpuSample]) -> Mapping[str,
         return dict.fromkeys(_process_signals(record), (refused, ""))
     listed = {process.pid for process in lists[-1]}
     if not listed and _in_use(samples):
-        return dict.fromkeys(_process_signals(record), (Unavailable(HIDDEN), ""))
+        return dict.fromkeys(_process_signals(record), (HIDDEN, ""))
     known: dict[str, SignalValue] = {"gpu.processes": (float(len(listed)), "")}
     own = listed & set(record.own)
     if record.pid is not None and (own or not listed):
         known["gpu.foreign_processes"] = float(len(listed - own)), ""
     elif record.pid is not None and not record.own:
-        known["gpu.foreign_processes"] = Unavailable(NOT_AMONG), ""
+        known["gpu.foreign_processes"] = NOT_AMONG, ""
     return known
 
 
@@ -266,4 +272,4 @@ def _process_signals(record: NvmlRecord) -> tuple[str, ...]:
 def _in_use(samples: Sequence[GpuSample]) -> bool:
     used = _known([sample.memory_used for sample in samples])
     busy = _known([sample.utilization for sample in samples])
-    return bool(used and used[-1] > _MEMORY_OF_NOBODY) or bool(busy and _mean(busy) >= IDLE_UTILIZATION)
+    return bool(used and used[-1] > _DRIVER_MEMORY) or bool(busy and _mean(busy) >= IDLE_UTILIZATION)

@@ -5,6 +5,8 @@ The record is the artifact. Parsing sees nothing else, so that a replay reads ex
 
 from __future__ import annotations
 
+from enum import IntEnum
+
 import msgspec
 from msgspec import Struct
 
@@ -16,17 +18,45 @@ SCHEMA_VERSION = 1
 MAX_RECORD = 64 << 20  # bytes of JSON; 16 GPUs watched at the highest number of samples need about 20 MiB
 MAX_GPUS = 256
 
-NOT_SUPPORTED = "not supported"
-NOT_FOUND = "function not found"
-NO_PERMISSION = "insufficient permissions"
-# NVML's words for a GPU that was there and is gone, or that works no more until it is reset.
-LOST = frozenset({"gpu is lost", "gpu requires restart"})
+
+class NvmlCode(IntEnum):
+    """The members of nvmlReturn_t that change what is reported."""
+
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    DRIVER_NOT_LOADED = 9
+    LIBRARY_NOT_FOUND = 12
+    FUNCTION_NOT_FOUND = 13
+    GPU_IS_LOST = 15
+    RESET_REQUIRED = 16
+    VERSION_MISMATCH = 18
+
+
+# A GPU that was there and is gone, or that does not work until it is reset.
+LOST = frozenset({NvmlCode.GPU_IS_LOST, NvmlCode.RESET_REQUIRED})
+
+# Records of versions before 0.2 contain NVML's text in lower case and no code.
+_CODE_OF_TEXT = {
+    "not supported": NvmlCode.NOT_SUPPORTED,
+    "insufficient permissions": NvmlCode.NO_PERMISSION,
+    "function not found": NvmlCode.FUNCTION_NOT_FOUND,
+    "gpu is lost": NvmlCode.GPU_IS_LOST,
+    "gpu requires restart": NvmlCode.RESET_REQUIRED,
+}
 
 
 class Unavailable(Struct, frozen=True):
-    """NVML gave no value; `error` is its word for it in lower case (`not supported`)."""
+    """NVML returned no value: its error text in lower case (`not supported`) and its return code (nvmlReturn_t).
+
+    `code` is None in older records, and where the value was returned but cannot be used.
+    """
 
     error: str
+    code: int | None = None
+
+    @property
+    def status(self) -> int | None:
+        return self.code if self.code is not None else _CODE_OF_TEXT.get(self.error)
 
 
 Number = float | Unavailable
@@ -47,6 +77,7 @@ class GpuDevice(Struct, frozen=True):
     pcie_generation_max: Number
     mig: Whole  # 1 where the GPU is partitioned
     refused: str = ""  # why the driver gives no handle to it
+    refused_code: int | None = None  # the return code for that
 
 
 class GpuProcess(Struct, frozen=True):

@@ -26,6 +26,7 @@ from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window
+from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean
 
 _FAMILIES_SHOWN = 5
@@ -61,12 +62,18 @@ def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> CollectResult
     for number, path in enumerate(paths, 1):
         shown = clean(pipes.shown_name(path) if pipes.is_stream(path) else path.name, 200)
         if number > _MAX_SAVED:
-            gaps.append(_gap(f"{shown} is left out: at most {_MAX_SAVED} saved pages are read", next_step="pass fewer"))
+            gaps.append(
+                _gap(
+                    f"{shown} is left out: at most {_MAX_SAVED} saved pages are read",
+                    GapCode.TOO_LARGE,
+                    next_step="pass fewer",
+                )
+            )
             continue
         try:
             raw = _read(path, shown, timeout)
         except SourceError as error:
-            gaps.append(_gap(f"{shown}: {error.what}", _HIDDEN, error.next_step))
+            gaps.append(_gap(f"{shown}: {error.what}", error.code, _HIDDEN, error.next_step))
             continue
         own = f"saved-{number}-{artifact_file_name(Path(shown).stem)}"
         group = groups.setdefault(_kind(raw, shown) or (own,), own)
@@ -80,17 +87,20 @@ def _read(path: Path, shown: str, timeout: float) -> bytes:
         read = pipes.read_stream(path, timeout, exposition.MAX_BYTES, exposition.MAX_BYTES)
         if read.unfinished:  # any series may be missing, so no sum is reliable
             why = f"incomplete: {read.unfinished}"
-            raise SourceError(why, where=shown, next_step="save the page to a file and pass that")
+            raise SourceError(why, where=shown, code=GapCode.TIMEOUT, next_step="save the page to a file and pass that")
         return read.content
     try:
         is_file = path.is_file()
         what = "is a folder" if path.is_dir() else "there is no such file"
     except OSError as error:  # no permission to enter its folder
         raise SourceError(
-            f"cannot be read: {error.strerror}", where=shown, next_step="check path and permissions"
+            f"cannot be read: {error.strerror}",
+            where=shown,
+            next_step="check path and permissions",
+            code=code_of_os_error(error),
         ) from error
     if not is_file:
-        raise SourceError(what, where=shown, next_step="check the path of --metrics")
+        raise SourceError(what, where=shown, next_step="check the path of --metrics", code=GapCode.ABSENT)
     return Artifact("", NAME, "", shown, 0.0, path).read(exposition.MAX_BYTES)
 
 
@@ -114,7 +124,8 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
             pages.append((artifact, exposition.parse(artifact.read(exposition.MAX_BYTES), artifact.source)))
         except SourceError as error:
             failures.append(error)
-            gaps.append(_gap(f"{artifact.source}: {error.what}", (), error.next_step, Origin(artifact.name)))
+            reason = f"{artifact.source}: {error.what}"
+            gaps.append(_gap(reason, error.code, (), error.next_step, Origin(artifact.name)))
     if not pages:
         raise failures[0] if failures else SourceError("no page was read", where=NAME)
     live = _is_live(taken[0])
@@ -167,8 +178,10 @@ def _noted(evidence: Evidence, always: str, doubtful: Set[str]) -> Evidence:
     )
 
 
-def _gap(reason: str, signals: tuple[str, ...] = (), next_step: str = "", origin: Origin | None = None) -> Gap:
-    return Gap(NAME, reason, signals, None, next_step, origin)
+def _gap(
+    reason: str, code: GapCode, signals: tuple[str, ...] = (), next_step: str = "", origin: Origin | None = None
+) -> Gap:
+    return Gap(NAME, reason, signals, None, next_step, origin, code)
 
 
 def _is_live(artifact: Artifact) -> bool:
@@ -193,7 +206,7 @@ def _bad_lines(artifact: Artifact, page: MetricsPage, dialects: Sequence[Dialect
     rest = "the page is truncated there" if page.cut else "the rest of the page was read"
     reason = f"{artifact.source}: line {numbers}{more} could not be read; {rest}"
     signals = tuple(sorted(_touched({entry.name for entry in bad if entry.name}, dialects)))
-    yield _gap(reason, signals, _AGAIN, Origin(artifact.name, f"line {bad[0].line}"))
+    yield _gap(reason, GapCode.UNREADABLE, signals, _AGAIN, Origin(artifact.name, f"line {bad[0].line}"))
 
 
 def _unended(pages: Sequence[tuple[Artifact, MetricsPage]], doubtful: Set[str]) -> Iterator[Gap]:
@@ -203,7 +216,9 @@ def _unended(pages: Sequence[tuple[Artifact, MetricsPage]], doubtful: Set[str]) 
         sources = ", ".join(dict.fromkeys(artifact.source for artifact, _ in found))
         artifact, last = found[-1]
         reason = f"{sources}: no newline at the end, so it may be truncated: {_HALF}"
-        yield _gap(reason, tuple(sorted(doubtful)), _AGAIN, Origin(artifact.name, f"line {last.line}"))
+        yield _gap(
+            reason, GapCode.UNREADABLE, tuple(sorted(doubtful)), _AGAIN, Origin(artifact.name, f"line {last.line}")
+        )
 
 
 def _touched(names: set[str], dialects: Iterable[Dialect]) -> set[str]:
@@ -229,13 +244,13 @@ def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPag
     if not dialects:
         families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
         reason = f"{artifact.source}: an exporter without a dialect; its first families are {families}"
-        yield _gap(reason, tuple(sorted(_with_derived(_HIDDEN))), _ADD_DIALECT, origin)
+        yield _gap(reason, GapCode.UNSUPPORTED, tuple(sorted(_with_derived(_HIDDEN))), _ADD_DIALECT, origin)
         return
     own = _with_derived(signal for dialect in dialects for signal in dialect.signals)
     if "latency.mean" in own and "latency.p99" not in own:
         title = " and ".join(dialect.title for dialect in dialects)
         hidden = tuple(sorted(_with_derived(["latency"]) - own))
-        yield _gap(f"{title} reports only the mean of its latency", hidden, _NO_P99, origin)
+        yield _gap(f"{title} reports only the mean of its latency", GapCode.UNSUPPORTED, hidden, _NO_P99, origin)
 
 
 def _with_derived(signals: Iterable[str]) -> frozenset[str]:

@@ -12,6 +12,7 @@ from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.to_evidence import recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Gap
+from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean
 
 MAX_PORTS = 64
@@ -55,7 +56,7 @@ def discover_pages(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, mos
     places, gaps = _listening(proc)
     if len(places) > most:
         reason = f"{len(places)} ports are listening; only {most} were probed"
-        gaps.append(Gap("local ports", reason, (), None, "name the server (--server URL)"))
+        gaps.append(Gap("local ports", reason, (), None, "name the server (--server URL)", code=GapCode.TOO_LARGE))
     targets = [scrape.parse_target(f"http://{place}/metrics") for place in places[:most]]
     answers = scrape.fetch(targets, timeout, MAX_BYTES) if targets else ()
     found = [
@@ -88,7 +89,9 @@ def _listening(proc: Path) -> tuple[list[str], list[Gap]]:
         except OSError as error:
             if table == "tcp":
                 reason = f"{proc / table} cannot be read: {error.strerror}"
-                gaps.append(Gap("local ports", reason, (), None, "name the server (--server URL)"))
+                gaps.append(
+                    Gap("local ports", reason, (), None, "name the server (--server URL)", code=code_of_os_error(error))
+                )
             continue  # a machine without IPv6 has no tcp6
         for line in lines:
             place = _place(line)

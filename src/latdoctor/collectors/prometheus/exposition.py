@@ -6,6 +6,7 @@ import re
 
 from latdoctor.dialects.metrics_page import BadLine, MetricSample, MetricsPage
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 
 MAX_BYTES = 64 << 20
 MAX_LINES = 400_000
@@ -60,9 +61,11 @@ def _unended(lines: list[str]) -> BadLine | None:
 
 def _refuse(raw: bytes, where: str) -> None:
     if len(raw) > MAX_BYTES:
-        raise SourceError(f"more than {MAX_BYTES >> 20} MiB", where=where, next_step="pass a smaller page")
+        raise SourceError(
+            f"more than {MAX_BYTES >> 20} MiB", where=where, next_step="pass a smaller page", code=GapCode.TOO_LARGE
+        )
     if not raw.strip():
-        raise SourceError("is empty", where=where, next_step="check that the exporter is up")
+        raise SourceError("is empty", where=where, next_step="check that the exporter is up", code=GapCode.EMPTY)
     if _MARKUP.match(raw[:256]) or b"\x00" in raw[:4096]:
         raise SourceError(
             "is HTML, JSON or binary data, not a metrics page",

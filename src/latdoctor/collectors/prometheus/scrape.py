@@ -11,11 +11,12 @@ from functools import partial
 from urllib.parse import urlsplit, urlunsplit
 
 from latdoctor.background import run_concurrently
-from latdoctor.collectors.base import Clock, CollectRequest, CollectResult
+from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, code_of_failure
 from latdoctor.collectors.prometheus.exposition import MAX_BYTES
 from latdoctor.dialects.metrics_page import MetricsPage
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
+from latdoctor.gap_code import GapCode
 from latdoctor.http.address import is_loopback, redact_url
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
 from latdoctor.http.failure import FailureCode, RequestFailure
@@ -42,6 +43,7 @@ class ScrapeResult:
     body: bytes | None
     why: str = ""
     next_step: str = ""
+    code: GapCode = GapCode.UNSPECIFIED
     done: float = 0.0
 
 
@@ -81,13 +83,14 @@ def _fetch_one(client: HttpClient, target: ScrapeTarget, timeout: float, limit: 
 
 def _result(reply: HttpResponse | RequestFailure) -> ScrapeResult:
     if isinstance(reply, RequestFailure):
-        return ScrapeResult(None, reply.why, reply.next_step)
+        return ScrapeResult(None, reply.why, reply.next_step, code_of_failure(reply.code))
     if reply.status != 200:
         place = reply.headers.get("location", "")
         moved = f", to {redact_url(place)}" if reply.failure is FailureCode.REDIRECT and place else ""
-        return ScrapeResult(None, f"answered with status {reply.status}{moved}", _STATUS)
+        return ScrapeResult(None, f"answered with status {reply.status}{moved}", _STATUS, GapCode.REFUSED)
     if reply.flaw:
-        return ScrapeResult(None, reply.flaw.why, _NEXT_STEPS.get(reply.flaw.code, reply.flaw.next_step))
+        next_step = _NEXT_STEPS.get(reply.flaw.code, reply.flaw.next_step)
+        return ScrapeResult(None, reply.flaw.why, next_step, code_of_failure(reply.flaw.code))
     # Some exporters omit the last newline. If the transport proves that the body is complete, it is added, so that
     # the page does not count as truncated.
     body = reply.body
@@ -202,11 +205,12 @@ def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) ->
             found = parse_target(address)
         except ValueError:  # its text may contain a password
             reason = f"{redact_url(address)} is not the address of a server"
-            gaps.append(Gap(collector, reason, hidden, None, "use http://HOST:PORT"))
+            gaps.append(Gap(collector, reason, hidden, None, "use http://HOST:PORT", code=GapCode.NOT_MATCHED))
             continue
         if len(watched) == MAX_SERVERS:
             reason = f"{found.display} is left out: at most {MAX_SERVERS} servers are scraped at once"
-            gaps.append(Gap(collector, reason, hidden, f"server/{found.name}", "pass fewer --server"))
+            subject = f"server/{found.name}"
+            gaps.append(Gap(collector, reason, hidden, subject, "pass fewer --server", code=GapCode.TOO_LARGE))
         elif all(one.target.url != found.url for one in watched):
             watched.append(_WatchedServer(len(watched) + 1, found))
     return watched, gaps
@@ -229,16 +233,17 @@ def _failures(one: _WatchedServer, collector: str, hidden: tuple[str, ...], star
         return
     last = one.failures[-1]
     if not one.pages:
-        yield Gap(collector, f"{one.target.display} {last.why}", hidden, f"server/{one.target.name}", last.next_step)
+        reason, subject = f"{one.target.display} {last.why}", f"server/{one.target.name}"
+        yield Gap(collector, reason, hidden, subject, last.next_step, code=last.code)
         return
     if one.stopped:
         since = f"its last page is from second {one.pages[-1].taken_at - start:.0f} of the window"
         reason = f"{one.target.display} stopped answering within the window: {since}, then it {last.why}"
-        yield Gap(collector, reason, hidden, None, _GONE)
+        yield Gap(collector, reason, hidden, None, _GONE, code=GapCode.STOPPED)
         return
     tried = len(one.pages) + len(one.failures)
     reason = f"{one.target.display}: {len(one.failures)} of {tried} scrapes failed: it {last.why}"
-    yield Gap(collector, reason, (), None, last.next_step)
+    yield Gap(collector, reason, (), None, last.next_step, code=last.code)
 
 
 def artifact_file_name(text: str) -> str:

@@ -17,9 +17,10 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.background import run_concurrently
-from latdoctor.collectors.base import ApiEndpoint
+from latdoctor.collectors.base import ApiEndpoint, code_of_failure
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError, UsageError
+from latdoctor.gap_code import GapCode
 from latdoctor.http.address import is_loopback, redact_url
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
 from latdoctor.http.failure import FailureCode, RequestFailure
@@ -152,13 +153,20 @@ class _ApiResponse(Struct, frozen=True):
 def parse_result(raw: bytes, where: str) -> QueryResult:
     """Return the series of a response. Raises SourceError for an invalid response or an error."""
     if len(raw) > MAX_BYTES:
-        raise SourceError(f"a response of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW)
+        raise SourceError(
+            f"a response of more than {MAX_BYTES >> 20} MiB", where=where, next_step=_NARROW, code=GapCode.TOO_LARGE
+        )
     try:
         response = msgspec.json.decode(raw, type=_ApiResponse)
     except UNDECODABLE as error:
         raise SourceError("a response that is not from a Prometheus server", where=where, next_step=_NOT_IT) from error
     if response.status != "success" or response.data is None:
-        raise SourceError(f"an error: {clean(response.error, 200) or 'no result'}", where=where, next_step=_NARROW)
+        raise SourceError(
+            f"an error: {clean(response.error, 200) or 'no result'}",
+            where=where,
+            next_step=_NARROW,
+            code=GapCode.REFUSED,
+        )
     if len(response.data.result) > MAX_SERIES:
         reason = f"a response of {len(response.data.result)} series, more than the limit of {MAX_SERIES}"
         raise SourceError(reason, where=where, next_step=_NARROW)
@@ -228,6 +236,7 @@ class QueryReply:
     body: bytes | None
     why: str = ""
     next_step: str = ""
+    code: GapCode = GapCode.UNSPECIFIED
 
 
 def run_queries(
@@ -243,7 +252,7 @@ def run_queries(
         def run(query: PromqlQuery) -> QueryReply:
             patience = min(timeout, ends - time.monotonic())
             if patience <= 0:
-                return QueryReply(None, f"was abandoned after {deadline:g} s in total", _SLOW)
+                return QueryReply(None, f"was abandoned after {deadline:g} s in total", _SLOW, GapCode.TIMEOUT)
             reply = _reply(client.send(_request(access, query, patience, min(MAX_BYTES, left[0])), patience))
             with lock:
                 left[0] -= len(reply.body or b"")
@@ -262,16 +271,22 @@ def _request(access: ApiEndpoint, query: PromqlQuery, patience: float, limit: in
 
 def _reply(reply: HttpResponse | RequestFailure) -> QueryReply:
     if isinstance(reply, RequestFailure):
-        return QueryReply(None, reply.why, _NEXT_STEPS.get(reply.code, reply.next_step))
+        next_step = _NEXT_STEPS.get(reply.code, reply.next_step)
+        return QueryReply(None, reply.why, next_step, code_of_failure(reply.code))
     status = reply.status
     if status == 200:
-        return QueryReply(None, reply.flaw.why, _SLOW) if reply.flaw else QueryReply(reply.body)
+        if reply.flaw is None:
+            return QueryReply(reply.body)
+        return QueryReply(None, reply.flaw.why, _SLOW, code_of_failure(reply.flaw.code))
     if reply.failure is FailureCode.REDIRECT:
         place = redact_url(reply.headers.get("location", ""))
-        return QueryReply(None, f"redirects to {place}, which is not followed", "use that address if it is correct")
+        why = f"redirects to {place}, which is not followed"
+        return QueryReply(None, why, "use that address if it is correct", GapCode.REFUSED)
     if status in (401, 403):
-        return QueryReply(None, f"refused access with status {status}", _LOGIN)
+        return QueryReply(None, f"refused access with status {status}", _LOGIN, GapCode.PERMISSION)
     message = error_message(reply.body)
     if status in (422, 503, 504):
-        return QueryReply(None, f"gave up on a query: {message or f'status {status}'}", _SLOW)
-    return QueryReply(None, f"answered with status {status}: {message or 'no Prometheus server?'}", _NOT_IT)
+        why = f"gave up on a query: {message or f'status {status}'}"
+        return QueryReply(None, why, _SLOW, GapCode.REFUSED)
+    why = f"answered with status {status}: {message or 'no Prometheus server?'}"
+    return QueryReply(None, why, _NOT_IT, GapCode.REFUSED)

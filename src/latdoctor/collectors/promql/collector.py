@@ -41,6 +41,7 @@ from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.evidence.model import to_json as canonical
+from latdoctor.gap_code import GapCode
 
 _PLAN = "00-plan.json"
 _PATIENCE, _ROUNDS = 3, 3  # timeouts for all queries, in three rounds; the runner abandons a collector after more
@@ -89,7 +90,7 @@ class _QuerySession:
         self._timeout = timeout
         self._group = f"1-{artifact_file_name(server.access.name)}"
         self._kept: list[tuple[PlannedQuery, bytes]] = []
-        self._failed: dict[tuple[str, str], list[PlannedQuery]] = {}
+        self._failed: dict[tuple[str, str, GapCode], list[PlannedQuery]] = {}
 
     def run(self, questions: Iterable[PlannedQuery]) -> list[tuple[PlannedQuery, QueryResult]]:
         """Return the results of those queries that succeeded."""
@@ -99,12 +100,12 @@ class _QuerySession:
         found: list[tuple[PlannedQuery, QueryResult]] = []
         for one, reply in zip(query, replies, strict=True):
             if reply.body is None:
-                self._failed.setdefault((reply.why, reply.next_step), []).append(one)
+                self._failed.setdefault((reply.why, reply.next_step, reply.code), []).append(one)
                 continue
             try:
                 answer = client.parse_result(reply.body, self._server.access.name)
             except SourceError as error:
-                self._failed.setdefault((f"returned {error.what}", error.next_step), []).append(one)
+                self._failed.setdefault((f"returned {error.what}", error.next_step, error.code), []).append(one)
                 continue
             name = f"{NAME}/{self._group}/{len(self._kept) + 1:02d}-{one.role}.json"
             self._kept.append((structs.replace(one, artifact=name), reply.body))
@@ -126,15 +127,15 @@ class _QuerySession:
     def _gaps(self) -> Iterator[Gap]:
         """One gap per reason."""
         samples = self._server.access.url
-        for (why, next_step), failed in self._failed.items():
+        for (why, next_step, code), failed in self._failed.items():
             if not self._kept:
-                yield Gap(NAME, f"{samples} {why}", tuple(sorted(server_signals())), None, next_step)
+                yield Gap(NAME, f"{samples} {why}", tuple(sorted(server_signals())), None, next_step, code=code)
                 return  # the same reason for all queries that were sent
             lost = {name for one in failed if one.role in _READ for name in one.names}
             roles = {one.role for one in failed}
             hidden = {*_hidden_by(lost, shipped()), *(CHANGES if roles & label_changes.ROLES else ())}
             reason = f"{samples}: {len(failed)} of the queries ({', '.join(sorted(roles))}): {why}"
-            yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step)
+            yield Gap(NAME, reason, tuple(sorted(hidden)), None, next_step, code=code)
 
 
 def _hidden_by(names: set[str], dialects: Iterable[Dialect]) -> Iterator[str]:
@@ -150,7 +151,8 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     by_name = {artifact.name: artifact for artifact in artifacts}
     stored = next((one for one in artifacts if one.name.endswith(f"/{_PLAN}")), None)
     if stored is None:
-        raise SourceError("its query plan is missing", where=artifacts[0].source if artifacts else NAME)
+        where = artifacts[0].source if artifacts else NAME
+        raise SourceError("its query plan is missing", where=where, code=GapCode.ABSENT)
     plan = query_plan.parse_plan(stored.read(_MAX_PLAN), stored.source)
     answered: list[AnsweredQuery] = []
     gaps: list[Gap] = []
@@ -162,7 +164,7 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
             answered.append(AnsweredQuery(query, client.parse_result(artifact.read(client.MAX_BYTES), artifact.source)))
         except SourceError as error:
             hidden = tuple(sorted(set(_hidden_by(set(query.names), shipped()))))
-            gaps.append(Gap(NAME, f"{artifact.name}: {error.what}", hidden, None, error.next_step))
+            gaps.append(Gap(NAME, f"{artifact.name}: {error.what}", hidden, None, error.next_step, code=error.code))
     server = stored.source.partition("://")[2] or stored.source
     evidence = evidence_of(plan, answered, server, stored.name)
     return Evidence.merge([evidence, Evidence(gaps=tuple(gaps))])

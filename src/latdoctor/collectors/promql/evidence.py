@@ -28,6 +28,7 @@ from latdoctor.dialects.page_series import DialectView
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Evidence, Gap, Origin, Series, Subject
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 _FEWEST = 4  # points of a curve
@@ -188,21 +189,25 @@ def _gaps(
     hidden = tuple(sorted(server_signals()))
     if left:
         reason = f"{server}: {len(left)} more targets were not read, among them {names[left[0]]}"
-        yield Gap(NAME, reason, hidden, None, "narrow it: --select '{job=\"…\"}'")
+        yield Gap(NAME, reason, hidden, None, "narrow it: --select '{job=\"…\"}'", code=GapCode.TOO_LARGE)
     if plan.window < plans.FEWEST * plan.pace:
         reason = f"{server}: the scrape interval is {plan.pace:.0f} s, so {plan.window:.0f} s contain few samples"
-        yield Gap(NAME, reason, (), None, f"use a longer window: --window {plans.FEWEST * plan.pace:.0f}s", origin)
+        next_step = f"use a longer window: --window {plans.FEWEST * plan.pace:.0f}s"
+        yield Gap(NAME, reason, (), None, next_step, origin, GapCode.INSUFFICIENT)
     for target, reason in _down(plan, answered):
         # A target without a dialect matters only if the user selected it.
         if target in names or plan.select:
             name = names.get(target) or target_names([target], server)[target]
             is_read = target in names
             subject = None if is_read else f"server/{name}"
-            yield Gap(NAME, f"{name} {reason}", () if is_read else hidden, subject, "check that its process is running")
+            signals = () if is_read else hidden
+            next_step = "check that its process is running"
+            yield Gap(NAME, f"{name} {reason}", signals, subject, next_step, code=GapCode.STOPPED)
     warned = dict.fromkeys(warning for one in answered for warning in one.answer.warnings)
     if warned:
         reason = f"{server} warns: {'; '.join(list(warned)[:_SHOWN])}"
-        yield Gap(NAME, reason, (), None, "part of the result may be missing: check the stores behind it", origin)
+        next_step = "part of the result may be missing: check the stores behind it"
+        yield Gap(NAME, reason, (), None, next_step, origin, GapCode.UNREADABLE)
 
 
 def server_signals() -> frozenset[str]:

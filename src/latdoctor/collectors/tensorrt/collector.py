@@ -20,6 +20,7 @@ from latdoctor.collectors.tensorrt.file_formats import Document
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
+from latdoctor.gap_code import GapCode
 
 # How the files of one engine end, longest first; trt-engine-explorer's names, and those that people give.
 _ENDINGS = (
@@ -63,7 +64,13 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
         raise refused[0][0]
     gaps = tuple(
         Gap(
-            NAME, f"{error.where or artifact.source}: {error.what}", (), subject, error.next_step, Origin(artifact.name)
+            NAME,
+            f"{error.where or artifact.source}: {error.what}",
+            (),
+            subject,
+            error.next_step,
+            Origin(artifact.name),
+            error.code,
         )
         for error, artifact in refused
     )
@@ -81,7 +88,9 @@ def _read(artifact: Artifact) -> Document | BuildLog:
         except SourceError:
             return build_log.read(content)
     if not build_log.is_log(content):
-        raise SourceError("tells nothing of a TensorRT engine", where=artifact.source, next_step=_HOW)
+        raise SourceError(
+            "tells nothing of a TensorRT engine", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED
+        )
     return build_log.read(content)
 
 
@@ -91,6 +100,7 @@ def _document(content: bytes, where: str) -> Document:
             f"{len(content) >> 20} MiB is more than the {file_formats.MAX_BYTES >> 20} MiB that are read at most",
             where=where,
             next_step="export fewer runs: trtexec --iterations=100 --duration=0",
+            code=GapCode.TOO_LARGE,
         )
     return file_formats.read(content, where)
 

@@ -9,6 +9,7 @@ from latdoctor.collectors.tensorrt import NAME, engine
 from latdoctor.collectors.tensorrt import engine as judged
 from latdoctor.collectors.tensorrt.engine import EngineFiles, LayerShare, SourcedValue
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject, Value
+from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
 _COUNTS = tuple(f"engine.{name}.count" for name in (*engine.KINDS, "fallback"))
@@ -35,8 +36,8 @@ class _Writer:
     def told(self, signal: str, found: SourcedValue, note: str = "") -> Reading:
         return self.reading(signal, found.value, found.artifact, found.place, note)
 
-    def gap(self, reason: str, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step)
+    def gap(self, reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
+        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, code=code)
 
 
 def evidence(files: EngineFiles, subject: str) -> Evidence:
@@ -57,10 +58,10 @@ def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         whole = sum(time for _, time in profile.times)
         yield writer.reading(_TIME, whole, artifact, f"{len(profile.times)} layers")
     else:
-        yield writer.gap("cannot tell: no profile of the layers' times was given", (_TIME,), _EXPORT)
+        yield writer.gap("cannot tell: no profile of the layers' times was given", GapCode.ABSENT, (_TIME,), _EXPORT)
     if files.layers is None or files.layers[0].names_only:
         known = "the layer information holds names only" if files.layers else "no layer information was given"
-        yield writer.gap(f"cannot tell: {known}", (*_LAYERS, *_SHARES), _DETAILED)
+        yield writer.gap(f"cannot tell: {known}", GapCode.ABSENT, (*_LAYERS, *_SHARES), _DETAILED)
         return
     found, artifact = files.layers
     count = len(found.listed)
@@ -74,7 +75,7 @@ def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     meant = engine.narrow_was_meant(files, bits)
     if meant is None:
         lost = ("engine.fallback.count", "engine.fallback.time_share")
-        yield writer.gap("cannot tell whether less than FP32 was meant: all is FP32", lost, _VERBOSE)
+        yield writer.gap("cannot tell whether less than FP32 was meant: all is FP32", GapCode.AMBIGUOUS, lost, _VERBOSE)
     else:
         shares["fallback"] = shares["fp32"] if meant else LayerShare(0, None if times is None else 0.0, ())
     whole = sum(times) if times else 0.0
@@ -84,7 +85,7 @@ def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         quantising = shares["quantising"].count
         yield writer.reading("engine.quantising.layer_share", quantising / count, artifact, f"{quantising} of {count}")
     if times is None:
-        yield writer.gap(f"cannot tell times: {why_not}", _SHARES, _EXPORT)
+        yield writer.gap(f"cannot tell times: {why_not}", GapCode.ABSENT, _SHARES, _EXPORT)
 
 
 def _share(name: str, one: LayerShare, whole: float, artifact: str, writer: _Writer) -> Iterator[Reading]:
@@ -99,7 +100,7 @@ def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     found = engine.timing(files)
     compute, enqueue, copies = found.get("compute"), found.get("enqueue"), found.get("copies")
     if compute is None or not isinstance(compute.value, float):
-        yield writer.gap("cannot tell: no times of whole runs were given", _RUNS, _TIMED)
+        yield writer.gap("cannot tell: no times of whole runs were given", GapCode.ABSENT, _RUNS, _TIMED)
         return
     yield writer.told("engine.compute.median", compute)
     lost = []
@@ -114,7 +115,7 @@ def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     else:
         lost.append("engine.enqueue.median")
     if lost:
-        yield writer.gap("the times of the runs lack what this is computed from", tuple(lost), _TIMED)
+        yield writer.gap("the times of the runs lack what this is computed from", GapCode.ABSENT, tuple(lost), _TIMED)
 
 
 def _facts(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
@@ -122,13 +123,13 @@ def _facts(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         if found is not None:
             yield writer.told(signal, found)
         else:
-            yield writer.gap("the files do not say it", (signal,), _VERBOSE)
+            yield writer.gap("the files do not say it", GapCode.ABSENT, (signal,), _VERBOSE)
 
 
 def _log(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     """What the builder says is told only by a verbose log of a build; that an engine is foreign, by any log."""
     if not files.logs:
-        yield writer.gap("cannot tell: no log was given", (*_BUILD, _SHAPE, _FOREIGN), _VERBOSE)
+        yield writer.gap("cannot tell: no log was given", GapCode.ABSENT, (*_BUILD, _SHAPE, _FOREIGN), _VERBOSE)
         return
     log, artifact = max(files.logs, key=lambda one: (one[0].is_build, one[0].is_verbose))
     if log.is_build and log.is_verbose:
@@ -140,7 +141,7 @@ def _log(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
             "engine.reformats_needed", float(log.reformats_needed or 0), artifact, "builder's messages"
         )
     else:
-        yield writer.gap("the log is not of a verbose build", _BUILD, _VERBOSE)
+        yield writer.gap("the log is not of a verbose build", GapCode.ABSENT, _BUILD, _VERBOSE)
     outside = [(one, name) for one, name in files.logs if one.outside or one.beyond]
     foreign = [(one, name) for one, name in files.logs if one.foreign]
     if outside:
@@ -151,7 +152,8 @@ def _log(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     elif any(one.ranges and one.asked for one, _ in files.logs):
         yield writer.reading(_SHAPE, 0.0, artifact, "the shape of the run is within that of the build")
     else:
-        yield writer.gap("the logs tell of no run with a shape", (_SHAPE,), "give the log of the server that runs it")
+        next_step = "give the log of the server that runs it"
+        yield writer.gap("the logs tell of no run with a shape", GapCode.ABSENT, (_SHAPE,), next_step)
     if foreign:
         yield writer.reading(_FOREIGN, 1.0, foreign[0][1], foreign[0][0].foreign)
 

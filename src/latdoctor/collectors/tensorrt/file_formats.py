@@ -15,6 +15,7 @@ import msgspec
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 MAX_BYTES = 64 << 20
@@ -92,7 +93,7 @@ def read(content: bytes, where: str) -> Document:
         _of_mapping(whole, where) if isinstance(whole, dict) else _of_list(whole) if isinstance(whole, list) else None
     )
     if found is None:
-        raise SourceError("tells nothing of a TensorRT engine", where=where, next_step=_HOW)
+        raise SourceError("tells nothing of a TensorRT engine", where=where, next_step=_HOW, code=GapCode.UNSUPPORTED)
     return found
 
 
@@ -121,7 +122,9 @@ def _of_list(told: Sequence[object]) -> Document | None:
 
 def _layers(listed: Sequence[object], told: Mapping[object, object], where: str) -> LayerInfo:
     if len(listed) > MAX_LAYERS:
-        raise SourceError(f"more than the {MAX_LAYERS} layers that are read at most", where=where)
+        raise SourceError(
+            f"more than the {MAX_LAYERS} layers that are read at most", where=where, code=GapCode.TOO_LARGE
+        )
     bindings = told.get("Bindings")
     named = frozenset(one for one in bindings if isinstance(one, str)) if isinstance(bindings, list) else frozenset()
     rows = [row for row in listed if isinstance(row, dict)]

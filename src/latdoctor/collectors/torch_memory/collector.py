@@ -17,6 +17,7 @@ from latdoctor.collectors.torch_memory.snapshot import MAX_BYTES, AllocatorStats
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
+from latdoctor.gap_code import GapCode
 
 # Files of one process are named alike: server.snapshot.pickle, server.stats-1.json, server.stats-2.json.
 _FORMS = re.compile(
@@ -53,7 +54,8 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
         except SourceError as error:
             refused.append(error)
             reason = f"{error.where or artifact.source}: {error.what}"
-            parts.append(Evidence(gaps=(Gap(NAME, reason, (), subject, error.next_step, Origin(artifact.name)),)))
+            gap = Gap(NAME, reason, (), subject, error.next_step, Origin(artifact.name), error.code)
+            parts.append(Evidence(gaps=(gap,)))
     if len(refused) == len(artifacts):
         raise refused[0]
     if known:
@@ -66,6 +68,7 @@ def _stats(content: bytes, artifact: Artifact) -> AllocatorStats:
         raise SourceError(
             f"{len(content) >> 20} MiB is more than the {MAX_BYTES >> 20} MiB of statistics that are read at most",
             where=artifact.source,
+            code=GapCode.TOO_LARGE,
         )
     return stats(content, artifact.source)
 
@@ -84,7 +87,7 @@ def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
             if has_snapshot
             else ("statistics hold no single blocks", memory_evidence.SNAPSHOT_TOO)
         )
-        gaps.append(Gap(NAME, f"{subjects[0]}: cannot tell: {what}", left, None, step))
+        gaps.append(Gap(NAME, f"{subjects[0]}: cannot tell: {what}", left, None, step, code=GapCode.UNSUPPORTED))
     return Evidence(found.subjects, found.readings, gaps=tuple(gaps))
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from latdoctor.collectors.torch_memory import NAME
 from latdoctor.collectors.torch_memory.snapshot import AllocationHistory, AllocatorStats, MemoryPool, MemorySnapshot
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject
+from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
 _HELD = ("alloc.reserved", "alloc.allocated", "alloc.segments", "alloc.inactive_split_ratio", "alloc.inactive_ratio")
@@ -39,8 +40,8 @@ class EvidenceWriter:
     def reading(self, signal: str, value: float, place: str, note: str = "") -> Reading:
         return Reading(signal, self.subject, value, Origin(self.artifact, place), note=note)
 
-    def gap(self, reason: str, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact))
+    def gap(self, reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
+        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact), code)
 
 
 def of_snapshot(found: MemorySnapshot, subject: str, artifact: str) -> Evidence:
@@ -55,14 +56,15 @@ def of_snapshot(found: MemorySnapshot, subject: str, artifact: str) -> Evidence:
         readings = tuple(piece for piece in pieces if isinstance(piece, Reading))
         gaps = [piece for piece in pieces if isinstance(piece, Gap)]
         if found.damaged:
-            gaps.append(source.gap(f"{found.damaged} parts of the snapshot are damaged and left out", (), ""))
+            reason = f"{found.damaged} parts of the snapshot are damaged and left out"
+            gaps.append(source.gap(reason, GapCode.UNREADABLE, (), ""))
         parts.append(Evidence((Subject(source.subject),), readings, gaps=tuple(gaps)))
     return Evidence.merge(parts)
 
 
 def _pool(pool: MemoryPool | None, source: EvidenceWriter) -> Iterator[Reading | Gap]:
     if pool is None or not pool.reserved:
-        yield source.gap("cannot tell: the allocator holds no memory", (*_HELD, *_HOLES), "")
+        yield source.gap("cannot tell: the allocator holds no memory", GapCode.EMPTY, (*_HELD, *_HOLES), "")
         return
     place = f"{pool.segments} segments, {_size(pool.reserved)}"
     private = f"{_size(pool.private)} of it in private pools of CUDA graphs" if pool.private else ""
@@ -80,14 +82,14 @@ def _pool(pool: MemoryPool | None, source: EvidenceWriter) -> Iterator[Reading |
 
 def _history(history: AllocationHistory | None, source: EvidenceWriter) -> Iterator[Reading | Gap]:
     if history is None or not history.entries:
-        yield source.gap("no history was recorded with the snapshot", (*_HISTORY, *_FITTING), _RECORD)
+        yield source.gap("no history was recorded with the snapshot", GapCode.ABSENT, (*_HISTORY, *_FITTING), _RECORD)
         return
     place = f"{history.entries} entries, {history.allocs} allocations, in {format_value(history.seconds, 'time')}"
     yield source.reading("alloc.history_span", history.seconds, place)
     yield source.reading("alloc.history_ooms", float(len(history.oom_sizes)), place)
     if history.seconds_late < _SHORTEST:
         known = f"cannot tell a rate: the history spans {format_value(history.seconds, 'time')}"
-        yield source.gap(known, ("alloc.history_segments", "alloc.history_segment_rate"), _RECORD)
+        yield source.gap(known, GapCode.INSUFFICIENT, ("alloc.history_segments", "alloc.history_segment_rate"), _RECORD)
         return
     late = f"in the later half ({format_value(history.seconds_late, 'time')}); {history.taken} in all; {place}"
     yield source.reading("alloc.history_segments", float(history.taken_late), late)
@@ -111,9 +113,11 @@ def of_stats(found: Sequence[tuple[AllocatorStats, str]], subject: str) -> Evide
     readings = [*_held(last, source), *_grown(ordered[0][0], last, source)]
     known = {reading.signal for reading in readings}
     lost = tuple(name for name in (*_HELD, *_LIFE) if name not in known)
-    gaps = [source.gap("the statistics lack what this is computed from", lost, STATS_TOO)] if lost else []
+    gaps = []
+    if lost:
+        gaps.append(source.gap("the statistics lack what this is computed from", GapCode.ABSENT, lost, STATS_TOO))
     if not known.intersection(_GROWN):
-        gaps.append(source.gap("one state of the statistics tells no growth", _GROWN, STATS_TOO))
+        gaps.append(source.gap("one state of the statistics tells no growth", GapCode.INSUFFICIENT, _GROWN, STATS_TOO))
     return Evidence((Subject(subject),), tuple(readings), gaps=tuple(gaps))
 
 

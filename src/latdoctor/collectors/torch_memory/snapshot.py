@@ -14,6 +14,7 @@ import msgspec
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
+from latdoctor.gap_code import GapCode
 
 MAX_BYTES = 16 << 20
 _KEYS = ("allocated_bytes.all.current", "reserved_bytes.all.current", "num_alloc_retries")
@@ -186,7 +187,11 @@ class _SnapshotReader:
         for block in _listed(segment, "blocks"):
             self._blocks += 1
             if self._blocks > MAX_BLOCKS:
-                raise SourceError(f"more than the {MAX_BLOCKS} blocks that are read at most", where=self._where)
+                raise SourceError(
+                    f"more than the {MAX_BLOCKS} blocks that are read at most",
+                    where=self._where,
+                    code=GapCode.TOO_LARGE,
+                )
             state = block.get("state") if isinstance(block, dict) else None
             size = _size(block, "size") if isinstance(block, dict) else None
             # Before PyTorch 2.1 a block waiting for its stream was called active_awaiting_free.
@@ -209,7 +214,11 @@ class _SnapshotReader:
         for entry in entries:
             self._entries += 1
             if self._entries > MAX_ENTRIES:
-                raise SourceError(f"more than the {MAX_ENTRIES} entries that are read at most", where=self._where)
+                raise SourceError(
+                    f"more than the {MAX_ENTRIES} entries that are read at most",
+                    where=self._where,
+                    code=GapCode.TOO_LARGE,
+                )
             if not isinstance(entry, dict):
                 self.damaged += 1
                 continue

@@ -65,6 +65,7 @@ def _unread(artifact: Artifact, why: SourceError, subject: str | None) -> Gap:
         subject=subject,
         next_step=why.next_step,
         origin=Origin(artifact.name),
+        code=why.code,
     )
 
 

@@ -13,6 +13,7 @@ from latdoctor.collectors.torch_trace import readings as host_readings
 from latdoctor.collectors.torch_trace.readings import SHOWN, ReadingWriter
 from latdoctor.collectors.torch_trace.summary import TraceSummary
 from latdoctor.evidence.model import Evidence, Gap, Reading, Subject, Window
+from latdoctor.gap_code import GapCode
 
 _SPAN = ("gpu.busy_ratio", "kernel.gap.mean", "gap.share", "gap.longest")
 _KERNELS = ("trace.kernels", "kernel.tiny_ratio", "kernel.duration.mean", *_SPAN)
@@ -74,30 +75,40 @@ def _gaps(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Gap]:
     lost: tuple[str, ...]
     if summary.kernels is None:
         lost = (*_KERNELS, *_CALLS, *(() if summary.copies else _COPIES), *(() if summary.calls else _ALLOCATIONS))
-        yield writer.gap(f"cannot tell: {_why_no_kernels(summary)}", lost, _RECORD_GPU)
+        yield writer.gap(f"cannot tell: {_why_no_kernels(summary)}", GapCode.ABSENT, lost, _RECORD_GPU)
     elif not summary.calls:
         lost = (*_CALLS, *_ALLOCATIONS)
-        yield writer.gap("cannot tell: the trace holds no calls of the CUDA or HIP API", lost, _RECORD_GPU)
+        yield writer.gap(
+            "cannot tell: the trace holds no calls of the CUDA or HIP API", GapCode.ABSENT, lost, _RECORD_GPU
+        )
     elif summary.kernels.span <= summary.kernels.duration:
         lost = (*_SPAN, "launch.api_share", *_SYNCS[:3], *_COPY_CALLS, "gap.host_share")
-        yield writer.gap("cannot tell: one kernel alone has no span to compare with", lost, _RECORD_LONGER)
+        yield writer.gap(
+            "cannot tell: one kernel alone has no span to compare with", GapCode.INSUFFICIENT, lost, _RECORD_LONGER
+        )
     if summary.phases is not None and summary.phases.why_not:
         reason = f"cannot tell a steady state: {summary.phases.why_not}; all of it counts as warm-up"
-        yield writer.gap(reason, _STEADY, _RECORD_LONGER)
+        yield writer.gap(reason, GapCode.INSUFFICIENT, _STEADY, _RECORD_LONGER)
     elif summary.compiles is not None and not summary.compiles.told:
         reason = "cannot tell compilations: the trace holds no operators of the framework"
-        yield writer.gap(reason, _COMPILES[:2], _RECORD_GPU)
+        yield writer.gap(reason, GapCode.ABSENT, _COMPILES[:2], _RECORD_GPU)
     if summary.copies is not None and summary.copies.host_device_count and summary.copies.host_device_bytes is None:
-        yield writer.gap("cannot tell: copies without their sizes", ("copy.bytes", *_COPIES[2:]), _RECORD_LONGER)
+        yield writer.gap(
+            "cannot tell: copies without their sizes", GapCode.ABSENT, ("copy.bytes", *_COPIES[2:]), _RECORD_LONGER
+        )
     elif summary.copies is not None and summary.copies.host_device_count and summary.copies.pageable is None:
-        yield writer.gap("cannot tell: copies without the kind of host memory", ("copy.pageable_share",), "")
+        yield writer.gap(
+            "cannot tell: copies without the kind of host memory", GapCode.ABSENT, ("copy.pageable_share",), ""
+        )
     if summary.clipped:
         reason = f"{summary.clipped} long calls and compilations more than are kept: the warm-up may last longer"
-        yield writer.gap(reason, (), _RECORD_LONGER)
+        yield writer.gap(reason, GapCode.TOO_LARGE, (), _RECORD_LONGER)
     if len(summary.devices) > 1:
         others = ", ".join(summary.devices[1 : SHOWN + 1])
         reason = f"device {summary.devices[0]}, which ran the most kernels, was judged; not device {others}"
-        yield writer.gap(reason, (), "record one process for each GPU, or look at the others by hand")
+        yield writer.gap(
+            reason, GapCode.UNSUPPORTED, (), "record one process for each GPU, or look at the others by hand"
+        )
 
 
 def _why_no_kernels(summary: TraceSummary) -> str:

@@ -16,6 +16,7 @@ from latdoctor.collectors.torch_trace.parallel import ChildProcess, first_done, 
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
+from latdoctor.gap_code import GapCode
 
 # More GPU events, calls and operators than this are refused: their temporary files would need more than a gigabyte.
 MAX_KEPT = 60_000_000
@@ -120,10 +121,10 @@ def _flaws(reader: KinetoReader, subject: str, origin: Origin) -> Iterator[Gap]:
     if count:
         are = "is" if count == 1 else "are"
         reason = f"{subject}: {count} of {reader.events} events {are} damaged and left out; the first: {first}"
-        yield Gap(NAME, reason, (), subject, "record again if the figures matter", origin)
+        yield Gap(NAME, reason, (), subject, "record again if the figures matter", origin, GapCode.UNREADABLE)
     if reader.tail_unread:
         reason = f"{subject}: what follows its events is too long to be read: whether the file is whole is unknown"
-        yield Gap(NAME, reason, (), subject, "record again without the memory timeline", origin)
+        yield Gap(NAME, reason, (), subject, "record again without the memory timeline", origin, GapCode.TOO_LARGE)
 
 
 def _read(reader: KinetoReader, columns: TraceStore, where: str) -> None:
@@ -157,4 +158,4 @@ def _check(reader: KinetoReader, columns: TraceStore, where: str) -> None:
         )
     if not timed:
         held = f"only {total} events without a duration" if total else "no events"
-        raise SourceError(f"the trace holds {held}", where=where, next_step=HOW_TO_RECORD)
+        raise SourceError(f"the trace holds {held}", where=where, next_step=HOW_TO_RECORD, code=GapCode.EMPTY)

@@ -9,6 +9,7 @@ from msgspec import Struct
 from latdoctor.collectors.torch_trace import NAME
 from latdoctor.collectors.torch_trace.summary import CopySummary, KernelTotals, LayerTime, TraceSummary
 from latdoctor.evidence.model import Gap, Labels, Origin, Reading, Value, Window
+from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
 SHOWN = 4  # names in one place
@@ -24,8 +25,8 @@ class ReadingWriter(Struct, frozen=True):
     def reading(self, signal: str, value: Value, place: str, note: str = "", labels: Labels = ()) -> Reading:
         return Reading(signal, self.subject, value, Origin(self.artifact, place), self.window, labels, note)
 
-    def gap(self, reason: str, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact))
+    def gap(self, reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
+        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact), code)
 
 
 def listed(counts: Mapping[str, int]) -> str:

@@ -16,6 +16,7 @@ from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Gap, Window, to_json
+from latdoctor.gap_code import GapCode
 from latdoctor.lab.telemetry import (
     chrome_trace,
     gpu_faults,
@@ -134,13 +135,13 @@ def _assembled(
     record = gpu_load.record(rng, incident.machine, incident.works, now, WINDOW) if incident.works else None
     artifacts: list[Artifact] = []
     raw: dict[str, RawFile] = {}
-    gaps = [Gap("lab", f"{mark}: synthetic, not recorded")]
+    gaps = [Gap("lab", f"{mark}: synthetic, not recorded", code=GapCode.SYNTHETIC)]
     if record is not None:
         artifacts.append(Artifact("nvml.json", "nvml", "nvml", f"NVML of {host}", now + WINDOW, to_json(record)))
         raw["nvidia-smi.csv"] = RawFile(nvidia_smi.csv(record), now + WINDOW)
     elif incident.unseen:
         hidden = tuple(sorted(signal for signal in catalogue() if signal.startswith("gpu.")))
-        gaps.append(Gap("nvml", f"no GPU is visible: {incident.unseen}", hidden))
+        gaps.append(Gap("nvml", f"no GPU is visible: {incident.unseen}", hidden, code=GapCode.ABSENT))
     for number, sample in enumerate(hosts.samples(rng, now, WINDOW)):
         source = f"/proc of {host}"
         artifacts.append(Artifact(f"host/{number:03d}.json", "host", "host", source, sample.time, to_json(sample)))

@@ -14,12 +14,13 @@ class NvmlRefusal(Struct, frozen=True):
     """The driver returned an error instead of a value."""
 
     error: str
+    code: int | None = None  # nvmlReturn_t
 
 
-NOT_SUPPORTED = NvmlRefusal("not supported")
-NOT_FOUND = NvmlRefusal("function not found")
+NOT_SUPPORTED = NvmlRefusal("not supported", 3)
+NOT_FOUND = NvmlRefusal("function not found", 13)
 MHZ, MIB, GIB = 1e6, 1 << 20, 1 << 30
-LOST = NvmlRefusal("gpu is lost")
+LOST = NvmlRefusal("gpu is lost", 15)
 
 Number = float | NvmlRefusal
 Whole = int | NvmlRefusal
