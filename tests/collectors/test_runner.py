@@ -13,6 +13,7 @@ from latdoctor.collectors.runner import collect_bundle, parse_bundle
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Window
+from latdoctor.gap_code import GapCode
 
 
 class FrozenClock:
@@ -111,7 +112,12 @@ def test_a_group_that_makes_no_sense_is_a_gap_and_the_other_groups_are_read() ->
     assert [reading.origin.artifact for reading in evidence.readings] == ["good"]
     gap = evidence.gaps[0]
     assert gap == Gap(
-        "fake", "source of bad: makes no sense", ("queue.depth",), next_step="look at it", origin=Origin("bad")
+        "fake",
+        "source of bad: makes no sense",
+        ("queue.depth",),
+        next_step="look at it",
+        origin=Origin("bad"),
+        code=GapCode.UNREADABLE,
     )
     assert coverage[0].status == "partly"
 

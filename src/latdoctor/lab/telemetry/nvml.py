@@ -14,13 +14,12 @@ class NvmlRefusal(Struct, frozen=True):
     """The driver returned an error instead of a value."""
 
     error: str
-    code: int | None = None  # nvmlReturn_t
 
 
-NOT_SUPPORTED = NvmlRefusal("not supported", 3)
-NOT_FOUND = NvmlRefusal("function not found", 13)
+NOT_SUPPORTED = NvmlRefusal("not supported")
+NOT_FOUND = NvmlRefusal("function not found")
 MHZ, MIB, GIB = 1e6, 1 << 20, 1 << 30
-LOST = NvmlRefusal("gpu is lost", 15)
+LOST = NvmlRefusal("gpu is lost")
 
 Number = float | NvmlRefusal
 Whole = int | NvmlRefusal
