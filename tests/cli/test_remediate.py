@@ -18,7 +18,7 @@ from latdoctor.cli import remediation_session
 from latdoctor.cli.console import TolerantStream
 from latdoctor.cli.main import app
 from latdoctor.cli.remediate_targets import settings_for
-from latdoctor.cli.remediation_session import tell_results
+from latdoctor.cli.remediation_session import print_results
 from latdoctor.errors import BundleError, DefinitionError, OperationError
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Window
@@ -27,6 +27,7 @@ from latdoctor.remediation.guards import MAX_AGE
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Target
+from latdoctor.report.run_summary import of_result
 from tests.cli.admin_server import Admin, admin
 from tests.cli.running import diagnosed, run
 
@@ -69,10 +70,10 @@ def test_the_same_server_by_another_name_is_no_sibling(server: Admin) -> None:
 
 def test_a_plan_says_which_page_shows_whether_it_helps(server: Admin) -> None:
     with admin() as sibling:
-        told = words(remediate("--server", server.url, "--server", sibling.url, "--admin", server.url).out)
-    assert f"seen by {server.url}" in told
-    assert f"not by {sibling.url}: another server of its kind" in told
-    assert "seen by nothing" in words(remediate("--admin", server.url).out)
+        told = words(remediate("--server", server.url, "--server", sibling.url, "--admin", server.url, "-v").out)
+    assert f"pages {server.url}" in told
+    assert f"not {sibling.url}: another server of its kind" in told
+    assert "no metrics page to verify it with: add --server URL" in words(remediate("--admin", server.url).out)
 
 
 def test_one_server_by_two_names_is_changed_once(server: Admin) -> None:
@@ -137,30 +138,30 @@ def test_a_diagnosis_of_another_server_is_refused(server: Admin, diagnosis: Writ
     assert told.code == 5, told.out
     (result,) = json.loads(told.out)["results"]
     assert result["outcome"] == "refused"
-    assert "none of what it saw" in result["reason"]
+    assert "not one of its servers" in result["reason"]
     assert "127.0.0.1:37365" in result["reason"]
 
 
 def test_somebody_may_say_that_it_is_meant_all_the_same(server: Admin, diagnosis: Write) -> None:
     told = remediate("--from", diagnosis(), "--server", server.url, "--admin", server.url, playbook="")
     assert told.code == 0, told.out
-    assert "somebody said that it is to be changed" in words(told.out)
+    assert "was not part of the diagnosis" in words(told.out)
 
 
 def test_a_plan_says_what_was_diagnosed_and_when(server: Admin, diagnosis: Write) -> None:
-    told = remediate("--from", diagnosis(server.url), "--server", server.url, playbook="")
+    told = remediate("--from", diagnosis(server.url), "--server", server.url, "-v", playbook="")
     assert told.code == 0, told.out
     said = words(told.out)
     assert f"on replica/0@127.0.0.1:{server.port}" in said
     assert f"of 127.0.0.1:{server.port} and 1 more" in said
     assert "ended 60" in said
     assert "too old" not in said
-    assert "somebody said" not in said
+    assert "named it all the same" not in said
 
 
 def test_what_is_too_old_to_be_applied_is_told_in_the_plan(server: Admin, diagnosis: Write) -> None:
     old = diagnosis(server.url, age=MAX_AGE + 60)
-    assert "too old to be applied" in words(remediate("--from", old, "--server", server.url, playbook="").out)
+    assert "diagnosis too old" in words(remediate("--from", old, "--server", server.url, playbook="").out)
 
 
 # --- whether somebody wants it
@@ -172,16 +173,16 @@ def test_what_is_too_old_to_be_applied_is_told_in_the_plan(server: Admin, diagno
         ("y\n", ""),
         ("YES \n", ""),
         ("perhaps\nyes\n", ""),
-        ("n\n", "the answer was no"),
-        ("\n", "the answer was no"),
-        ("ja\nno\n", "the answer was no"),
+        ("n\n", "declined"),
+        ("\n", "declined"),
+        ("ja\nno\n", "declined"),
     ],
 )
 def test_yes_is_yes_and_what_is_neither_is_asked_again(typed: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(typed.splitlines())
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr(typer, "prompt", lambda *_, default, **__: next(answers) or default)
-    assert remediation_session.held(lambda _: None) == why
+    assert remediation_session.hold_reason() == why
     assert next(answers, None) is None
 
 
@@ -194,7 +195,7 @@ def test_ctrl_c_at_the_question_is_held(server: Admin, monkeypatch: pytest.Monke
     told = remediate("--server", server.url, "--apply")
     assert told.code == 4
     assert "HELD" in told.out
-    assert "nobody answered" in told.out
+    assert "not confirmed" in told.out
 
 
 def test_where_nobody_can_be_asked_it_is_held_and_says_so(server: Admin, tmp_path: Path) -> None:
@@ -203,7 +204,7 @@ def test_where_nobody_can_be_asked_it_is_held_and_says_so(server: Admin, tmp_pat
     (result,) = json.loads(told.out)["results"]
     assert (result["outcome"], result["playbook"], result["target"]) == ("held", "test.quick", server.url)
     assert "--yes" in result["next_step"]
-    assert "Planned only" not in told.err
+    assert "Next" not in told.err
     assert "token-budget" in told.err
     assert not (tmp_path / "state").exists()
 
@@ -293,7 +294,7 @@ def test_that_the_outcome_cannot_be_printed_does_not_change_it(
 ) -> None:
     for as_json in (False, True):
         monkeypatch.setattr("sys.stdout", TolerantStream(Full()))
-        tell_results([DONE], as_json=as_json)
+        print_results([of_result(DONE)], as_json=as_json)
         said = capsys.readouterr().err
         assert "No space left on device" in said
         assert "VERIFIED" in said
@@ -341,7 +342,7 @@ def test_who_is_told_being_wrong_hides_no_token(configured: Path, capsys: pytest
     assert capsys.readouterr().err == ""
     configured.write_text("targets: [\n")
     assert settings_for(Target("x", "reference", admin=NOWHERE)).admin_token is None  # no token of it had let that in
-    assert "no token is looked for in the configuration: latdoctor.yaml:" in capsys.readouterr().err
+    assert "the configuration is not searched for a token: latdoctor.yaml:" in capsys.readouterr().err
     with pytest.raises(DefinitionError):
         settings_for(Target("x", "reference", admin=NOWHERE, configured="bot"))
 

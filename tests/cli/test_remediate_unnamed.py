@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.remediate_targets import of_what_was_named
-from latdoctor.cli.remediation_session import saved_plan
+from latdoctor.cli.plan_files import load_plan
+from latdoctor.cli.remediate_targets import limit_to_named
 from latdoctor.cli.request import ask
 from latdoctor.collectors.prometheus.discovery import DiscoveredPage
 from latdoctor.journal.state_dir import JOURNAL
@@ -74,7 +74,7 @@ def test_a_server_that_nobody_named_is_not_changed(server: Admin, page: str, tmp
     told = remediate(*APPLY)
     assert told.code == 2, told.out
     said = words(told.err)
-    assert "say which: --server URL or --target NAME" in said
+    assert "name it: --server URL or --target NAME" in said
     assert page in said
     assert STRANGER in said
     assert server.told == [], "nobody was asked what it is"
@@ -82,10 +82,11 @@ def test_a_server_that_nobody_named_is_not_changed(server: Admin, page: str, tmp
 
 
 def test_a_plan_says_what_it_guessed(page: str) -> None:
-    said = words(remediate().out)
+    said = words(remediate("-v").out)
     assert f"{page} {STRANGER}" in said
-    assert "nobody named a server: these pages were found on this machine" in said
-    assert "Next: the same with --server URL or --target NAME, and --apply" in said
+    assert "no server was named: these metrics pages were found on this machine" in said
+    assert "Next: the same command with --apply and --server URL or --target NAME" in said
+    assert "no server was named" in words(remediate().out)
     assert planned()["guessed"] is True
 
 
@@ -113,11 +114,11 @@ def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:
     because = Because("d", "app.batching.long-alone", 0.9, 0.0, places=(host_and_port(page),))
     found = ask(SourceOptions())
     assert found.request.servers == (page, STRANGER)
-    seen = of_what_was_named(found, (), because)
+    seen = limit_to_named(found, (), because)
     assert (seen.request.servers, seen.guessed) == ((page,), False)
-    assert of_what_was_named(found, (), None) == found
+    assert limit_to_named(found, (), None) == found
     given = ask(SourceOptions(server=(STRANGER,)))
-    assert of_what_was_named(given, (), because) == given
+    assert limit_to_named(given, (), because) == given
 
 
 # --- a run there is not finished, or all of it is so already
@@ -129,7 +130,7 @@ def killed(server: Admin, tmp_path: Path) -> Callable[[], None]:
 
     def kill() -> None:
         planned("--server", server.url, "--save-plan", str(tmp_path / "killed.json"))
-        plan = saved_plan(tmp_path / "killed.json")
+        plan = load_plan(tmp_path / "killed.json")
         (tmp_path / "state").mkdir(mode=0o700)
         Journal.opened(tmp_path / "state" / JOURNAL).append("r-killed", "run.opened", Opened(plan, plan.digest, 1))
 
@@ -158,7 +159,8 @@ def test_a_plan_tells_of_the_run_that_was_killed(server: Admin, killed: Callable
     killed()
     said = words(remediate("--server", server.url).out)
     assert "run r-killed on this target is not finished" in said
-    assert said.endswith("Next: latdoctor recover")
+    assert said.startswith("BLOCKED ")
+    assert "Next latdoctor recover" in said
     assert planned("--server", server.url)["unfinished"] == "r-killed"
     with admin() as other:
         assert planned("--server", other.url)["unfinished"] == ""
@@ -167,9 +169,9 @@ def test_a_plan_tells_of_the_run_that_was_killed(server: Admin, killed: Callable
 def test_where_all_is_so_already_nobody_is_told_to_apply_it(server: Admin, changed: Callable[[], None]) -> None:
     changed()
     said = words(remediate("--server", server.url).out)
-    assert "all of it is so already" in said
+    assert "every value is already as the playbook would set it" in said
     assert "--apply" not in said
-    assert "Next: look for another cause (latdoctor diagnose)" in said
+    assert f"Next latdoctor diagnose --server {server.url} (look for another cause)" in said
     told = remediate("--server", server.url, *APPLY)
     assert told.code == 5
     assert "refused: all that it would change is so already" in words(told.err)
@@ -181,4 +183,4 @@ def test_a_journal_that_cannot_be_read_is_told_and_keeps_no_plan(server: Admin, 
     (tmp_path / "state" / JOURNAL).write_bytes(b"no journal at all" * 100)
     told = remediate("--server", server.url)
     assert told.code == 0, told.err
-    assert "whether a run there is unfinished is not known" in words(told.err)
+    assert "cannot check for an unfinished run on the target" in words(told.err)

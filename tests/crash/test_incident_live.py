@@ -62,7 +62,7 @@ def test_what_is_not_permitted_yet_is_refused_and_what_is_done_marks_its_stage(c
     assert refused.code == 5, refused
     words = " ".join(refused.out.split())
     assert "is permitted by the SOP slow-inference from 'diagnosed' on (Basic diagnosis), which is not met" in words
-    assert f"Next: latdoctor diagnose --server {command.target.url}, or --approve" in words
+    assert f"Next latdoctor diagnose --server {command.target.url}, or --approve" in words
     assert command.target.seen().config == BEFORE
     said(command, "sop", "note", "--stage", "diagnosed", "--by", "ann")
     applied = command.ended(command.remediate("--apply", "--yes", "-o", "json"))

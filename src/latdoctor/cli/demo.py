@@ -136,22 +136,22 @@ def _incident(session: _Session, begun: float, incident: float, keep: Path | Non
 
 
 def _remediate(session: _Session, playbook: str) -> int:
-    from latdoctor.cli.remediation_session import Mending, mend, own_folder
-    from latdoctor.journal.state_dir import JOURNAL
+    from latdoctor.cli.remediation_session import RemediateOptions, remediate
+    from latdoctor.journal.state_dir import JOURNAL, private_folder
     from latdoctor.journal.store import Journal
     from latdoctor.remediation import run_history
     from latdoctor.report import remediation
 
     command = f"$ latdoctor remediate --playbook {playbook} --server {session.url}/metrics --slo {SLO}"
     session.screen.print(f"\n{command}\n")
-    mend(session.given, Mending(playbook))
+    remediate(session.given, RemediateOptions(playbook))
     session.screen.print(f"\n{command} --apply --yes\n")
-    code = mend(session.given, Mending(playbook, apply=True, yes=True))
-    entries = Journal.reading(own_folder() / JOURNAL).entries()
+    code = remediate(session.given, RemediateOptions(playbook, apply=True, yes=True))
+    entries = Journal.reading(private_folder() / JOURNAL).entries()
     for run in run_history.runs(entries):
-        session.screen.print(f"\n$ latdoctor runs show {run.id}\n")
+        session.screen.print(f"\n$ latdoctor runs show {run.id} -v\n")
         remediation.run(
-            run, [entry for entry in entries if entry.run == run.id], session.screen, as_json=False, next_step=False
+            run, [entry for entry in entries if entry.run == run.id], session.screen, verbose=True, next_step=False
         )
     return code
 

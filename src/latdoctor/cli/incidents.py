@@ -203,13 +203,13 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[PastIncident, ...]:
 
 def _diagnosis(path: Path) -> Diagnosis:
     """Raises UsageError."""
-    from latdoctor.cli.remediation_session import bounded
+    from latdoctor.cli.plan_files import read_bounded
     from latdoctor.decode_errors import UNDECODABLE
     from latdoctor.diagnosis.document import parse_diagnosis
     from latdoctor.errors import UsageError
 
     try:
-        return parse_diagnosis(bounded(path))
+        return parse_diagnosis(read_bounded(path))
     except UNDECODABLE as error:
         raise UsageError(
             f"it is no diagnosis: {error}", where=str(path), next_step="latdoctor diagnose … -o json > FILE"

@@ -1,4 +1,4 @@
-"""Ctrl-C: what was asked to be kept is told of, so that nobody believes to hold what is not there."""
+"""Signals: Ctrl-C ends a command with a message about its output file, and asks a remediation run to roll back."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class StoppedError(LatdoctorError):
 
 @contextmanager
 def ended_by_sigterm() -> Iterator[None]:
-    """Takes SIGTERM as Ctrl-C meanwhile: what was started is ended, and what was made for it is taken away."""
+    """Treats SIGTERM as Ctrl-C in the block: started processes end and temporary files are removed."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -35,7 +35,7 @@ def ended_by_sigterm() -> Iterator[None]:
 
 @contextmanager
 def interruptible(keep: Path | None) -> Iterator[None]:
-    """Turns Ctrl-C into StoppedError. `keep`: what was to be written, which did not exist before."""
+    """Turns Ctrl-C into StoppedError. `keep`: the file to be written, which did not exist before."""
     try:
         yield
     except KeyboardInterrupt as stopped:
@@ -50,28 +50,28 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stop:
-    """Whether somebody asked the run to end, and how."""
+    """The signal that asked the run to end; empty until one arrives."""
 
     def __init__(self) -> None:
-        self._why = ""
+        self._signal = ""
 
     def ask(self, number: int, frame: FrameType | None) -> None:
-        self._why = signal.Signals(number).name
+        self._signal = signal.Signals(number).name
 
     def __call__(self) -> str:
-        return self._why
+        return self._signal
 
 
 @contextmanager
 def stoppable() -> Iterator[Stop]:
-    """Ctrl-C, SIGTERM and the loss of the terminal ask a run to end, which takes everything back.
+    """Ctrl-C, SIGTERM and the loss of the terminal ask a run to end, which rolls it back.
 
-    Asked again they change nothing, and taking back does not heed them. What whoever started the run had ignored, as
-    `nohup` does the loss of the terminal, stays ignored.
+    Repeated signals have no effect, and the rollback is not interrupted. Signals that were ignored before, as by
+    `nohup`, stay ignored.
     """
     stop = Stop()
-    heeded = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, stop.ask) for number in heeded}
+    handled = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop.ask) for number in handled}
     try:
         yield stop
     finally:

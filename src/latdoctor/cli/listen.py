@@ -22,7 +22,6 @@ from latdoctor.cli.diagnose_watch import pause_of
 from latdoctor.cli.interrupt import ended_by_sigterm
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.remediation_session import own_folder
 from latdoctor.cli.request import Ask, Looked, Need, ask, settings_of, unread, why_unread
 from latdoctor.cli.session import rule_set, stamp
 from latdoctor.cli.sop import Sops
@@ -204,7 +203,7 @@ def listen_until_ended(options: SourceOptions, request_options: ListenRequest) -
         by=BY,
         close_on_resolve=request_options.close_on_resolve,
     )
-    folder = own_folder()
+    folder = state_dir.private_folder()
     intake = Intake(Journal.opened(folder / state_dir.JOURNAL), folder, about)
 
     def log_confirmation(text: str) -> None:

@@ -177,10 +177,9 @@ def _named(name: str) -> Receiver:
 
 
 def _journal(*, reading: bool) -> Journal:
-    from latdoctor.cli.remediation_session import own_folder
     from latdoctor.journal import state_dir
     from latdoctor.journal.store import Journal
 
     if reading:
         return Journal.reading(state_dir.folder() / state_dir.JOURNAL)
-    return Journal.opened(own_folder() / state_dir.JOURNAL)
+    return Journal.opened(state_dir.private_folder() / state_dir.JOURNAL)

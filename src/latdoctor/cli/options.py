@@ -204,3 +204,6 @@ class OutputFormat(StrEnum):
 
 
 OutputOption = Annotated[OutputFormat, typer.Option("--output", "-o", help="How the outcome is printed.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", "-v", help="In full: every field, condition, measurement and time.")
+]

@@ -1,4 +1,4 @@
-"""Which address is changed: named by `--admin`, configured, or the one behind the pages that fits the playbook."""
+"""The target of a remediation: named by `--admin`, configured, or the one server of the named pages that fits."""
 
 from __future__ import annotations
 
@@ -24,41 +24,42 @@ MAX_TOKEN_BYTES = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
-    """The targets that were chosen, and all whose kind was asked for in choosing."""
+class ChosenTargets:
+    """The targets to change, and every server whose kind was queried to choose them."""
 
     chosen: tuple[Access, ...]
-    asked: tuple[Access, ...] = ()
+    queried: tuple[Access, ...] = ()
 
     @property
     def known(self) -> dict[str, str]:
         """Admin interface → its kind."""
-        return {canonical_url(access.target.admin): access.target.kind for access in self.asked}
+        return {canonical_url(access.target.admin): access.target.kind for access in self.queried}
 
 
-def of_what_was_named(wanted: Ask, admin: Sequence[str], because: Because | None) -> Ask:
-    """Where no page was given, only those that were found at what is changed, or at what the diagnosis saw.
+def limit_to_named(request: Ask, admin: Sequence[str], because: Because | None) -> Ask:
+    """Without a named page, keep only the discovered pages of the servers that are changed or were diagnosed.
 
-    What a stranger's page shows tells nothing of the change. Where nothing was named either, all stay, as a guess.
+    The page of an unrelated server says nothing about the change. Where no server was named either, all stay, as a
+    guess.
     """
-    if not wanted.guessed or not (admin or because):
-        return wanted
+    if not request.guessed or not (admin or because):
+        return request
     places = {host_and_port(shown_origin(url)) for url in admin if url} | set(because.places if because else ())
-    servers = tuple(url for url in wanted.request.servers if host_and_port(url) in places)
-    return replace(wanted, request=replace(wanted.request, servers=servers), notice="")
+    servers = tuple(url for url in request.request.servers if host_and_port(url) in places)
+    return replace(request, request=replace(request.request, servers=servers), notice="")
 
 
-def must_be_named(wanted: Ask) -> None:
-    """Raises UsageError for a guess: no server is changed that nobody named."""
-    if wanted.guessed:
-        found = ", ".join(wanted.request.servers) or "none"
+def check_servers_named(request: Ask) -> None:
+    """Raises UsageError for a guess: only a server that the user named is changed."""
+    if request.guessed:
+        found = ", ".join(request.request.servers) or "none"
         raise UsageError(
-            f"nobody said which server is to be changed; metrics pages found on this machine: {found}",
-            next_step="say which: --server URL or --target NAME",
+            f"no server to change was named; metrics pages found on this machine: {found}",
+            next_step="name it: --server URL or --target NAME",
         )
 
 
-def ways_in(
+def choose_targets(
     playbook: Playbook,
     settings: TargetSettings,
     admin: Sequence[str],
@@ -66,40 +67,40 @@ def ways_in(
     pid: int | None,
     *,
     guessed: bool = False,
-) -> Ways:
-    """The targets that `playbook` would change, in the order given; none is never all. Raises UsageError.
+) -> ChosenTargets:
+    """The targets that `playbook` would change, in the order of the options. Raises UsageError where none fits.
 
-    `guessed`: nobody named the servers, they were found here. Whoever listens there is shown no token.
+    `guessed`: the servers were discovered on this machine, not named. They are sent no token.
     """
     secret = Secret() if guessed else token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
-        return Ways(
+        return ChosenTargets(
             (Access(Target(f"process {pid}", TargetKind.PROCESS, pid=pid, started=start_ticks(pid)), Secret()),)
         )
     named = tuple(admin) or settings.admin
     if named:
-        ways = tuple(_access(url, secret, settings) for url in _apart(named))
-        return Ways(ways, ways)
+        accesses = tuple(_access(url, secret, settings) for url in _apart(named))
+        return ChosenTargets(accesses, accesses)
     found, shut = _opened(_apart(servers), secret, settings)
     fitting = tuple(access for access in found if access.target.kind in playbook.targets)
     if len(fitting) > 1:
         raise UsageError(
             f"{playbook.id} fits {len(fitting)} of the servers: {', '.join(a.target.admin for a in fitting)}",
-            next_step="say which one is to be changed: --admin URL",
+            next_step="name the one to change: --admin URL",
         )
     if not fitting and shut:
         raise shut[0]
     if not fitting:
-        kinds = ", ".join(f"{access.target.admin} ({access.target.kind})" for access in found) or "nothing was given"
+        kinds = ", ".join(f"{access.target.admin} ({access.target.kind})" for access in found) or "none"
         raise UsageError(
-            f"{playbook.id} is for {', '.join(playbook.targets)}; to choose from: {kinds}",
-            next_step="give its metrics page (--server URL) and, if that is elsewhere, what to change (--admin URL)",
+            f"{playbook.id} is for {', '.join(playbook.targets)}; servers found: {kinds}",
+            next_step="give its metrics page (--server URL) and, if that is elsewhere, its admin address (--admin URL)",
         )
-    return Ways(fitting, found)
+    return ChosenTargets(fitting, found)
 
 
 def _apart(urls: Sequence[str]) -> tuple[str, ...]:
-    """Each place once, as it was spelled first."""
+    """Each address once, in its first spelling."""
     found: dict[str, str] = {}
     for url in urls:
         found.setdefault(canonical_url(shown_origin(url)), shown_origin(url))
@@ -109,7 +110,7 @@ def _apart(urls: Sequence[str]) -> tuple[str, ...]:
 def _opened(
     places: Sequence[str], secret: Secret, settings: TargetSettings
 ) -> tuple[tuple[Access, ...], tuple[UsageError, ...]]:
-    """Those of the servers whose admin interface can be read, and why the others cannot: a clients' page has none."""
+    """The servers with a readable admin interface, and the errors of the others: a page of client metrics has none."""
     found: list[Access] = []
     shut: list[UsageError] = []
     for place in places:
@@ -120,16 +121,16 @@ def _opened(
     return tuple(found), tuple(shut)
 
 
-def again(target: Target, settings: TargetSettings) -> Access:
-    """The way into a target of the journal."""
+def access_again(target: Target, settings: TargetSettings) -> Access:
+    """Access to a target of the journal."""
     return Access(target, token(settings.admin_token))
 
 
 def settings_for(target: Target) -> TargetSettings:
-    """What is configured now for a target of the journal: by the name whose token let the run in, else by its address.
+    """The present settings of a target of the journal: by the name whose token the run used, else by its address.
 
-    Where the run was let in by the environment's token, and that is still there, nothing is. A configuration that
-    cannot be read is told on stderr where no token of it had let the run in. Raises DefinitionError where one had.
+    Empty where the run used the token of the environment, and that is still set. An unreadable configuration is
+    reported on stderr where the run used none of its tokens. Raises DefinitionError where it did.
     """
     if not target.admin or (not target.configured and os.environ.get(VARIABLE)):
         return TargetSettings()
@@ -138,7 +139,7 @@ def settings_for(target: Target) -> TargetSettings:
     except DefinitionError as error:
         if target.configured:
             raise
-        notice(clean(f"no token is looked for in the configuration: {error}".replace("\n", "; "), 500))
+        notice(clean(f"the configuration is not searched for a token: {error}".replace("\n", "; "), 500))
         return TargetSettings()
     if target.configured in known:
         return known[target.configured]
@@ -168,9 +169,10 @@ def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
         kind = detect_kind(access)
     except LatdoctorError as error:
         raise UsageError(
-            f"its admin interface cannot be read: {error.what}",
+            f"the admin interface cannot be read: {error.what}",
             where=place,
-            next_step=f"{error.next_step}, or name what to change: --admin URL".removeprefix(", or "),
+            next_step=f"{error.next_step}, or name the address to change: --admin URL".removeprefix(", or "),
         ) from error
-    whose = settings.name if settings.admin_token else ""
-    return Access(Target(settings.name or place, kind, admin=place, allow=settings.allow, configured=whose), secret)
+    configured = settings.name if settings.admin_token else ""
+    target = Target(settings.name or place, kind, admin=place, allow=settings.allow, configured=configured)
+    return Access(target, secret)

@@ -16,7 +16,6 @@ from msgspec import structs
 from latdoctor.cli.config import TargetSettings
 from latdoctor.cli.config import targets as configured
 from latdoctor.cli.console import notice
-from latdoctor.cli.remediation_session import own_folder
 from latdoctor.cli.time_args import Began, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError
 from latdoctor.http.address import mask_credentials
@@ -224,7 +223,7 @@ def _by_hand(request: StartRequest, with_incident: IncidentTemplate, procedure: 
         by=with_incident.by,
         hosts=with_incident.hosts,
     )
-    place = own_folder()
+    place = state_dir.private_folder()
     return open_incident(Journal.opened(place / state_dir.JOURNAL), place, requested, procedure)
 
 
@@ -233,7 +232,7 @@ def _by_alert(path: Path, request: StartRequest, with_incident: IncidentTemplate
     if request.title or request.began:
         raise UsageError("the alert has its own title and start time", next_step="leave --title and --began out")
     started = read_notification(path)
-    place = own_folder()
+    place = state_dir.private_folder()
     taken = Intake(Journal.opened(place / state_dir.JOURNAL), place, with_incident).take(started)
     if not taken.incident or not (taken.opened or select_incident(_incidents(), taken.incident).open):
         raise UsageError("no alert of it fires, so there is nothing to open", where="--alert")

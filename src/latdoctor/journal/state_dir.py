@@ -46,6 +46,13 @@ def ensure_private(folder: Path) -> None:
     check_private(folder)
 
 
+def private_folder() -> Path:
+    """The state folder, created where it is missing. Raises UsageError."""
+    place = folder()
+    ensure_private(place)
+    return place
+
+
 def check_private(folder: Path) -> None:
     """Check an existing folder. Raises UsageError as `ensure_private` does."""
     try:

@@ -174,7 +174,8 @@ class _Run:
         else:
             self._watch.verified(not_worse(playbook.verify), self._before if queued(earlier[-1]) else earlier)
         self._must_have_lasted()
-        self._recorder.note("stage.verified", {"stage": number, "playbook": playbook.id})
+        body = {"stage": number, "playbook": playbook.id, "measures": self._measures()}
+        self._recorder.note("stage.verified", body)
         if self._playbook.on_failure == "undo-stage":
             self._stays = list(self._touched)
 

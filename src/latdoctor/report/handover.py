@@ -14,7 +14,7 @@ from latdoctor.incident.elapsed import GIVEN_BY_HAND
 from latdoctor.incident.sop.clock import StageState, StageStatus
 from latdoctor.incident.status import AttemptedRun, DiagnosisSummary, IncidentStatus
 from latdoctor.report.markdown import escape
-from latdoctor.report.remediation import clock as clock_of
+from latdoctor.report.remediation_details import clock as clock_of
 from latdoctor.report.sop import duration, ending, moment
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import TITLE, clean, fitted

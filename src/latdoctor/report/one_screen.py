@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
@@ -12,6 +13,8 @@ from rich.text import Text
 from latdoctor.report.text_utils import wrapped
 
 HEIGHT, WIDTH = 24, 80
+TIE = "\N{NO-BREAK SPACE}"  # between words that stay on one line; printed as a blank
+_UNIT = re.compile(r"(?<=\d) (?=(?:[µmn]?s|min|h|x|[KMG]iB)\b|%)")
 
 
 class Rank(IntEnum):
@@ -59,12 +62,12 @@ def fitted(parts: Iterable[Iterable[Line]], height: int = HEIGHT) -> tuple[Line,
 def print_lines(lines: Iterable[Line], console: Console) -> None:
     """Each on one line of its own: a command that is longer than the screen can still be pasted."""
     for line in lines:
-        console.print(Text(line.text, style=line.style, no_wrap=True, overflow="ignore"), crop=False)
+        console.print(Text(line.text, style=line.style), soft_wrap=True)
 
 
 def sentence_lines(text: str, first: str, rest: str, most: int = 2) -> list[str]:
     """`text` wrapped in at most `most` lines; cut text ends in an ellipsis."""
-    lines = wrapped(text, first, rest)
+    lines = [line.replace(TIE, " ") for line in wrapped(_UNIT.sub(TIE, text), first, rest)]
     if len(lines) > most:
         lines = [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 2].rstrip(' ,.;')} …"]
     return lines

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from latdoctor.conditions.ast import in_words
 from latdoctor.remediation.parameters import allowed, shown
+from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Parameter, Playbook, Step
 from latdoctor.remediation.playbook_loader import Library, shipped
 from latdoctor.units import format_value
@@ -43,7 +44,7 @@ class Words(NamedTuple):
     findings: Mapping[str, str]
 
 
-def facts(playbook: Playbook) -> str:
+def facts(playbook: Playbook | Plan) -> str:
     """The line under the title: what it may cost."""
     return f"{playbook.risk} risk, {_DISRUPTION[playbook.disruption]}"
 

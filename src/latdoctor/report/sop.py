@@ -12,7 +12,7 @@ from rich.text import Text
 
 from latdoctor.incident.sop.clock import StageState, StageStatus
 from latdoctor.incident.status import AttemptedRun, IncidentStatus
-from latdoctor.report.remediation import clock as clock_of
+from latdoctor.report.remediation_details import clock as clock_of
 from latdoctor.report.text_utils import command_lines
 from latdoctor.sanitize import clean, counted, fitted
 from latdoctor.units import percent

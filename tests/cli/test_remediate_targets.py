@@ -9,7 +9,7 @@ import pytest
 from latdoctor import pipeline
 from latdoctor.cli import remediate_targets
 from latdoctor.cli.config import TargetSettings
-from latdoctor.cli.remediate_targets import ways_in
+from latdoctor.cli.remediate_targets import choose_targets
 from latdoctor.errors import OperationError
 from latdoctor.remediation.playbook_loader import shipped
 from latdoctor.remediation.target import Access
@@ -42,7 +42,7 @@ def pages(*places: str) -> tuple[str, ...]:
 
 def test_a_server_that_was_asked_in_choosing_is_not_asked_again(asked: list[str]) -> None:
     seen = pages(ROUTER, FIRST, CLIENTS)
-    ways = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (), seen, None)
+    ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (), seen, None)
     assert [access.target.admin for access in ways.chosen] == [FIRST]
     assert asked == [ROUTER, FIRST, CLIENTS]
     assert pipeline.pages_for(ways.chosen[0], seen, ways.known).watched == seen
@@ -51,10 +51,10 @@ def test_a_server_that_was_asked_in_choosing_is_not_asked_again(asked: list[str]
 
 def test_siblings_of_what_is_changed_are_not_looked_at(asked: list[str]) -> None:
     seen = pages(FIRST, SECOND, CLIENTS)
-    ways = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (FIRST,), seen, None)
+    ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST,), seen, None)
     assert pipeline.pages_for(ways.chosen[0], seen, ways.known).watched == pages(FIRST, CLIENTS)
     assert asked == [FIRST, SECOND, CLIENTS]
-    both = ways_in(shipped().find(PLAYBOOK), TargetSettings(), (FIRST, SECOND), seen, None)
+    both = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST, SECOND), seen, None)
     asked.clear()
     assert pipeline.pages_for(both.chosen[1], seen, both.known).watched == pages(SECOND, CLIENTS)
     assert asked == [CLIENTS]

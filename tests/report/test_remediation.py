@@ -1,9 +1,10 @@
-"""Plans, runs and outcomes as people read them."""
+"""Plans, runs and outcomes as printed: on one screen and in full."""
 
 from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from msgspec import Raw
@@ -17,6 +18,8 @@ from latdoctor.remediation.run_history import RunState, line_of
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Target
 from latdoctor.report import remediation
+from latdoctor.report.remediation_plan import Planned
+from latdoctor.report.run_summary import of_result
 
 HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
 CHANGE = Change("scheduler", "server.config.set", "http://x/admin/config", (Field("a", "old", HOSTILE),), "restore")
@@ -40,37 +43,50 @@ def harmless(text: str) -> bool:
     return "\x1b" not in text and "\x07" not in text and max(map(len, text.splitlines())) <= 80
 
 
-def test_a_plan_says_old_and_new_its_proof_its_way_back_and_that_nothing_was_changed() -> None:
+def planned(playbook: str = "promo-rush-sop") -> Planned:
+    return Planned(plan(playbook), shipped().find(playbook))
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_plan_shows_old_and_new_values_verification_undo_and_that_nothing_was_changed(verbose: bool) -> None:
     console, out = shown()
-    remediation.plans([plan()], shipped(), console, as_json=False)
+    remediation.plans([planned()], console, verbose=verbose)
     text = out.getvalue()
     assert harmless(text)
-    for part in ("old", "evil", "proof", "taken back", "old values are put back", "nothing was changed", "--apply"):
+    assert verbose or len(text.splitlines()) <= 24
+    for part in ("old", "evil", "for 10 s", "rolled back", "restored", "within 30 s", "nothing was changed", "--apply"):
         assert part in text
     for stage in shipped().find("promo-rush-sop").stages:
-        assert stage.playbook in text
+        assert (stage.playbook if verbose else shipped().find(stage.playbook).title) in text
 
 
 def test_a_plan_as_json_is_planned_and_never_succeeded() -> None:
     console, out = shown()
-    remediation.plans([plan()], shipped(), console, as_json=True)
+    remediation.plans([planned()], console, as_json=True)
     document = json.loads(out.getvalue())
     assert document["outcome"] == "planned"
     assert document["plans"][0]["digest"] == plan().digest
 
 
 @pytest.mark.parametrize("outcome", list(Outcome), ids=str)
-def test_each_outcome_is_told_with_what_to_do_next(outcome: Outcome) -> None:
+def test_each_outcome_is_printed_with_the_next_command(outcome: Outcome) -> None:
     console, out = shown()
     manual = ("curl -X PATCH http://x",) if outcome is Outcome.INCOMPLETE else ()
     measures = (Measure("latency.p99", HOSTILE, 3.0, 0.3), Measure("queue.depth", "replica/0", 600.0))
     result = Result("r1", outcome, f"because {HOSTILE}", manual=manual, measures=measures, seconds=34.0)
-    remediation.results([result], console, as_json=False)
+    remediation.results([of_result(result)], console, verbose=True)
     text = out.getvalue()
     assert harmless(text)
     assert "Next: latdoctor" in text
     assert "300 ms" in text
-    assert "not seen" in text  # what was not measured afterwards is no zero
+    assert "not measured" in text  # a missing measurement is not zero
+    assert ("curl -X PATCH" in text) == (outcome is Outcome.INCOMPLETE)
+    console, out = shown()
+    remediation.results([of_result(result)], console)
+    text = out.getvalue()
+    assert harmless(text)
+    assert len(text.splitlines()) <= 24
+    assert " Next    latdoctor" in text
     assert ("curl -X PATCH" in text) == (outcome is Outcome.INCOMPLETE)
 
 
@@ -96,17 +112,17 @@ LINES = [
 
 
 @pytest.mark.parametrize(("one", "said"), LINES, ids=[one.kind for one, _ in LINES])
-def test_what_the_journal_says_in_a_line(one: JournalEntry, said: str) -> None:
+def test_journal_entry_as_a_line(one: JournalEntry, said: str) -> None:
     assert said in line_of(one, plan())
 
 
-def test_a_run_is_told_from_its_first_entry_to_its_last() -> None:
+def test_a_run_in_full_has_every_entry() -> None:
     console, out = shown()
     state = RunState("r1", plan(), 1.77e9, outcome=Outcome.VERIFIED)
-    remediation.run(state, [one for one, _ in LINES], console, as_json=False)
+    remediation.run(state, [one for one, _ in LINES], console, verbose=True)
     text = out.getvalue()
     assert harmless(text)
-    assert "latdoctor rollback r1" in text
+    assert "Next: latdoctor diagnose" in text
     assert text.count("09:16:12") == len(LINES)
 
 
@@ -117,12 +133,12 @@ def test_runs_are_listed_with_the_next_command() -> None:
     assert harmless(out.getvalue())
 
 
-def test_what_is_to_be_typed_stands_on_one_line() -> None:
+def test_commands_are_on_one_line() -> None:
     """Broken over two lines it cannot be pasted."""
     console, out = shown()
     command = f"curl -X PATCH {'x' * 100} -d {'y' * 100}"
     result = Result("r1", Outcome.INCOMPLETE, "hung", f"latdoctor runs show {'r' * 80}", (command,))
-    remediation.results([result], console, as_json=False)
+    remediation.results([of_result(result)], console)
     lines = out.getvalue().splitlines()
     assert f"  {command}" in lines
     assert any(line.endswith(result.next_step) for line in lines)
@@ -131,20 +147,22 @@ def test_what_is_to_be_typed_stands_on_one_line() -> None:
 def test_a_result_says_what_it_is_of() -> None:
     console, out = shown()
     result = Result("r1", Outcome.VERIFIED, "", target="bot", playbook="p", unmet=("P99 2 s is still over",))
-    remediation.results([result], console, as_json=False, untried=["other"])
+    remediation.results([of_result(result)], console, verbose=True, untried=["other"])
     text = out.getvalue()
     for part in ("p on bot", "but P99 2 s is still over", "not tried: other"):
         assert part in text
 
 
 def test_a_run_at_work_is_waited_for() -> None:
-    console, out = shown()
-    remediation.results([Result("r1", Outcome.HELD, "it is at work")], console, as_json=False, at_work=True)
-    assert "AT WORK: wait" in out.getvalue()
-    assert "a human" not in out.getvalue()
+    running = replace(of_result(Result("r1", Outcome.HELD, "it is at work")), at_work=True)
+    for verbose, said in ((True, "RUNNING: wait"), (False, "RUNNING  another run")):
+        console, out = shown()
+        remediation.results([running], console, verbose=verbose)
+        assert said in out.getvalue()
+        assert "operator" not in out.getvalue()
 
 
 def test_without_a_run_no_run_is_shown() -> None:
     console, out = shown()
-    remediation.results([Result("", Outcome.FAILED, "no answer")], console, as_json=False)
-    assert "Next: latdoctor runs list" in out.getvalue()
+    remediation.results([of_result(Result("", Outcome.FAILED, "no answer"))], console)
+    assert "Next    latdoctor runs list" in out.getvalue()

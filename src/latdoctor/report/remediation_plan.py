@@ -1,0 +1,227 @@
+"""A remediation plan on one screen: what it changes, how it is verified, its risk, its undo and the next command."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
+from latdoctor.remediation.change import Change, Field, Undo, Value
+from latdoctor.remediation.guards import MAX_AGE, SURE
+from latdoctor.remediation.planner import Because, Plan
+from latdoctor.remediation.playbook import Playbook
+from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.target import Pages, Target
+from latdoctor.report.one_screen import TIE, WIDTH, Line, Rank, fitted, sentence_lines
+from latdoctor.report.plain_conditions import plain_condition, plain_text
+from latdoctor.report.playbook import facts
+from latdoctor.report.text_utils import wrapped
+from latdoctor.sanitize import clean
+from latdoctor.units import format_value, percent
+
+_INDENT = 9  # columns of a label and the text after it
+_MAX_FIELD_LINES = 8  # of all steps of a plan
+_MAX_VALUE = 24  # characters
+_MAX_TARGETS = 6
+_UNDO = {
+    Undo.RESTORE: "old values restored within 30 s, at once if not verified",
+    Undo.NONE_NEEDED: "nothing is left behind",
+    Undo.IRREVERSIBLE: "NONE: a step cannot be undone",
+}
+_NO_PAGES = Pages(())
+SAME_COMMAND = "the same command with --apply"
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan with its playbook, the metrics pages that verify it, and the unfinished run on its target (or empty)."""
+
+    plan: Plan
+    playbook: Playbook
+    pages: Pages = _NO_PAGES
+    unfinished: str = ""
+
+
+def plan_answer(planned: Sequence[Planned], *, confirming: bool = False) -> tuple[Line, ...]:
+    """At most 24 lines. `confirming`: the question whether to apply it follows, so no next command is printed."""
+    first = planned[0]
+    parts = [
+        [*_head(planned), *_warnings(planned)],
+        list(_changes(planned)),
+        list(_terms(first)),
+        list(_next(planned, confirming=confirming)),
+    ]
+    return fitted(parts)
+
+
+def labelled(label: str, text: str, rank: Rank = Rank.KEEP, most: int = 2, style: str = "") -> Iterator[Line]:
+    """`text` behind a label, its further lines indented."""
+    for number, line in enumerate(sentence_lines(text, f" {label:<7} ", " " * _INDENT, most)):
+        yield Line(line, style, rank, continued=number > 0)
+
+
+def whole(label: str, command: str, style: str = "bold") -> Line:
+    """A command on one line, however long, so that it can be pasted."""
+    return Line(f" {label:<7} {command}", style)
+
+
+def field_lines(changes: Sequence[Change], *, back: bool = False) -> list[str]:
+    """`name old → new`, as many on a line as fit; `back`: new → old."""
+    text = ", ".join(_change(field, back=back) for change in changes for field in change.fields)
+    return [line.replace(TIE, " ") for line in wrapped(text, " " * 6, " " * 6)]
+
+
+def stage_title(plan: Plan, number: int) -> str:
+    """The title of a stage, counted from 0: of its playbook, or its id where that is not shipped."""
+    name = plan.stages[number].playbook
+    playbook = shipped().by_id.get(name)
+    return plan.title if len(plan.stages) == 1 else playbook.title if playbook else name
+
+
+def target_text(target: Target) -> str:
+    """The name of a target, with its address where that is another."""
+    name = clean(target.name, 60)
+    return name if not target.admin or target.admin == target.name else f"{name}, {clean(target.admin, 80)}"
+
+
+def diagnose_command(target: Target) -> str:
+    """The command that diagnoses `target` again."""
+    if target.pid:
+        return f"latdoctor diagnose --pid {target.pid}"
+    named = target.name != target.admin
+    return f"latdoctor diagnose {f'--target {clean(target.name)}' if named else f'--server {clean(target.admin)}'}"
+
+
+def _change(field: Field, *, back: bool) -> str:
+    old, new = _value(field.before), _value(field.after)
+    return f"{field.name} {f'{new} → {old}' if back else f'{old} → {new}'}".replace(" ", TIE)
+
+
+def _value(value: Value) -> str:
+    return "not set" if value is None else clean(value if isinstance(value, str) else json.dumps(value), _MAX_VALUE)
+
+
+def _head(planned: Sequence[Planned]) -> Iterator[Line]:
+    first = planned[0]
+    if any(one.unfinished for one in planned):
+        state, text = "BLOCKED", "an earlier run on this target is not finished; nothing was changed"
+    elif not any(one.plan.changes for one in planned):
+        state, text = "NOTHING TO DO", "every value is already as the playbook would set it"
+    else:
+        where = f" on {len(planned)} targets" if len(planned) > 1 else ""
+        state, text = "PLAN", f"nothing was changed yet: {first.plan.title}{where}"
+    for number, line in enumerate(sentence_lines(f"{state}  {text}", "", "  ")):
+        yield Line(line, "bold" if state == "PLAN" else "bold yellow", continued=number > 0)
+    kind = f" ({first.plan.target.kind})"
+    where = f"{target_text(first.plan.target)}{kind}" if len(planned) == 1 else "several targets"
+    for line in wrapped(f"{first.plan.playbook} on {where}", "", "  ", hyphens=False)[:2]:
+        yield Line(line, "dim")
+
+
+def _warnings(planned: Sequence[Planned]) -> Iterator[Line]:
+    """What will be refused, or must be known before it is applied."""
+    found: dict[str, None] = {}
+    for one in planned:
+        plan, because = one.plan, one.plan.because
+        if one.unfinished:
+            found[f"run {one.unfinished} on this target is not finished: refused until it is"] = None
+        if because:
+            found |= dict.fromkeys(_doubts(because, plan))
+        if one.pages.guessed:
+            found["no server was named: the metrics pages found on this machine were used"] = None
+        if not one.pages.watched:
+            found["no metrics page to verify it with: add --server URL"] = None
+        found |= dict.fromkeys(f"caution: {change.caution}" for change in plan.changes if change.caution)
+    for text in found:
+        for number, line in enumerate(sentence_lines(text, " ! ", "   ")):
+            yield Line(line, "yellow", continued=number > 0)
+
+
+def _doubts(because: Because, plan: Plan) -> Iterator[str]:
+    age = max(0.0, plan.made_at - because.seen)
+    if plan.target.admin and not because.saw(plan.target.admin):
+        yield f"{clean(plan.target.admin, 100)} was not part of the diagnosis; --admin names it all the same"
+    if age > MAX_AGE:
+        limit = format_value(MAX_AGE, "time")
+        yield f"diagnosis too old ({format_value(age, 'time')}, limit {limit}): diagnose again, or it is refused"
+    if because.probability < SURE:
+        yield f"cause not certain enough ({percent(because.probability)}, limit {SURE:.0%}): it is refused"
+
+
+def _changes(planned: Sequence[Planned]) -> Iterator[Line]:
+    """Each step with its old and new values."""
+    if len(planned) > 1:
+        for one in planned[:_MAX_TARGETS]:
+            yield Line(f" {target_text(one.plan.target)}"[:WIDTH], "bold")
+            yield from _fields(one.plan.changes, 2 if one.plan.changes else 1)
+        if len(planned) > _MAX_TARGETS:
+            yield Line(f" … and {len(planned) - _MAX_TARGETS} more targets: -v")
+        return
+    stages = planned[0].plan.stages
+    most = max(1, _MAX_FIELD_LINES // max(1, len(stages)))
+    for number, stage in enumerate(stages, 1):
+        if len(stages) > 1:
+            yield Line(f" {number}  {stage_title(planned[0].plan, number - 1)}"[:WIDTH], "bold")
+        yield from _fields(stage.changes, most)
+
+
+def _fields(changes: Sequence[Change], most: int) -> Iterator[Line]:
+    if not changes:
+        yield Line("      no change: already as wanted", "dim")
+        return
+    lines = field_lines(changes)
+    if len(lines) > most:
+        lines = [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 12]} … (all: -v)"] if most > 1 else lines[:1]
+    yield from map(Line, lines)
+
+
+def _terms(planned: Planned) -> Iterator[Line]:
+    """Why, what must hold, how it is verified, what it risks and how it is undone."""
+    plan, playbook, pages = planned.plan, planned.playbook, planned.pages
+    if not plan.changes:
+        return
+    verify = playbook.verify
+    if plan.because:
+        age = format_value(max(0.0, plan.made_at - plan.because.seen), "time")
+        title = next((c.title for c in shipped_rules().causes if c.id == plan.because.cause), plan.because.cause)
+        yield from labelled("Why", f"{title} ({percent(plan.because.probability)}), observed {age} ago", Rank.EVIDENCE)
+    if playbook.preconditions:
+        needs = "; ".join(map(plain_condition, playbook.preconditions))
+        yield from labelled("Needs", f"{needs}; otherwise refused", Rank.CHANGE, 1)
+    proof = [*map(plain_condition, verify.succeed), *(f"{plain_text(name)} gone" for name in verify.mechanism)]
+    if verify.load is not None:
+        proof.append(plain_condition(verify.load))
+    held = f"for {verify.hold:g} s within {verify.within:g} s, otherwise rolled back"
+    yield from labelled("Verify", f"{', '.join(proof)}; {held}", most=3)
+    for condition in verify.abort:
+        yield from labelled("Abort", f"{plain_condition(condition)}: rolled back at once", Rank.CHANGE, 1)
+    for url in pages.siblings:
+        yield from labelled("Ignored", f"{clean(url, 60)}: not changed by this run", Rank.CHANGE, 1)
+    if plan.effect:
+        yield from labelled("Effect", plain_text(plan.effect), Rank.EVIDENCE)
+    symptom = "; eases the symptom, the cause stays" if playbook.treats == "symptom" else ""
+    yield from labelled("Risk", f"{facts(plan)}{symptom}")
+    undo = "; ".join(dict.fromkeys(_UNDO[change.undo] for change in plan.changes))
+    yield from labelled("Undo", undo, style="bold red" if Undo.IRREVERSIBLE in {c.undo for c in plan.changes} else "")
+
+
+def _next(planned: Sequence[Planned], *, confirming: bool) -> Iterator[Line]:
+    if not confirming:
+        yield whole("Next", next_command(planned))
+    yield Line(f" -v the plan in full · latdoctor playbooks show {planned[0].plan.playbook}"[:WIDTH], "dim", Rank.MORE)
+
+
+def next_command(planned: Sequence[Planned]) -> str:
+    """The next step; what would be refused is not advised."""
+    if any(one.unfinished for one in planned):
+        return "latdoctor recover"
+    if not any(one.plan.changes for one in planned):
+        return f"{diagnose_command(planned[0].plan.target)}  (look for another cause)"
+    if not all(one.plan.changes for one in planned):
+        return f"{SAME_COMMAND} and --admin for the targets that would be changed"
+    needed = [
+        "--server URL or --target NAME" if any(one.pages.guessed for one in planned) else "",
+        "--server URL" if not any(one.pages.watched for one in planned) else "",
+    ]
+    return " and ".join([SAME_COMMAND, *filter(None, needed)])
