@@ -38,7 +38,6 @@ def _no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 def _no_server_of_this_machine() -> Iterator[None]:
     """Other servers run here, those of other tests among them: what is not named is not found."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("latdoctor.cli.request.discover", tuple)
         # By its module: the package's name `discover` is the function.
         patched.setattr(importlib.import_module("latdoctor.collectors.prometheus.discovery"), "discover", tuple)
         yield

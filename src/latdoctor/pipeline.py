@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from latdoctor import __version__
@@ -24,16 +25,15 @@ from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import BundleError, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle, Context
-from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Coverage, Evidence, Gap
-from latdoctor.evidence.redaction import bundle as redacting
-from latdoctor.evidence.redaction.redactor import Redactor
 from latdoctor.gap_code import GapCode
-from latdoctor.remediation.observation import Observation, Observe
-from latdoctor.remediation.planner import Because
-from latdoctor.remediation.target import Access, Pages, Target, TargetKind, canonical_url, detect_kind, host_and_port
 from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    from latdoctor.remediation.observation import Observation, Observe
+    from latdoctor.remediation.planner import Because
+    from latdoctor.remediation.target import Access, Pages
 
 _KINDS_SHOWN = 5
 
@@ -108,12 +108,16 @@ def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) 
     What a sibling does tells nothing of the change, and would keep it from being verified. Only a server whose kind is
     not `known` (admin interface, as `canonical` spells it → kind) is asked for it.
     """
+    from latdoctor.remediation.target import Pages
+
     siblings = tuple(url for url in servers if _sibling(_origin(url), access, known))
     return Pages(tuple(url for url in servers if url not in siblings), siblings)
 
 
 def _sibling(place: str, access: Access, known: Mapping[str, str]) -> bool:
     """Whether another server of the target's kind is there; one that does not let us in is none."""
+    from latdoctor.remediation.target import Access, Target, TargetKind, canonical_url, detect_kind
+
     if canonical_url(place) == canonical_url(access.target.admin):
         return False
     if canonical_url(place) in known:
@@ -131,6 +135,8 @@ def _origin(url: str) -> str:
 
 def observation(bundle: Bundle, rules: RuleSet) -> Observation:
     """What a look says of signals and findings. Raises OperationError where it shows nothing at all."""
+    from latdoctor.remediation.observation import Observation
+
     evidence, _ = seen(bundle)
     if not evidence.readings:
         why = evidence.gaps[0].reason if evidence.gaps else "no source showed anything"
@@ -169,6 +175,9 @@ def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
 
 def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Because:
     """Why a plan is made: what is remembered of the diagnosis that named `cause`."""
+    from latdoctor.remediation.planner import Because
+    from latdoctor.remediation.target import host_and_port
+
     seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
     subjects = {name for one in diagnosis.causes for name in one.subjects}
     subjects |= {name for one in diagnosis.checks for name in one.subjects}
@@ -188,6 +197,10 @@ def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Bec
 
 def kept(bundle: Bundle, path: Path) -> None:
     """Saves it, redacted. Raises OperationError."""
+    from latdoctor.evidence.bundle_files import save
+    from latdoctor.evidence.redaction import bundle as redacting
+    from latdoctor.evidence.redaction.redactor import Redactor
+
     redactor = Redactor()
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -147,6 +147,20 @@ def _format_time(value: float) -> str:
     return _scaled(value, _TIME)
 
 
+_DAYS = 48  # hours from which an elapsed time is in days
+
+
+def elapsed(seconds: float) -> str:
+    """`0:42`, `12:03`, `1:02:03`, `-1:10`, `3 d 4 h`: rounded down, so that a deadline is not shown early."""
+    whole = int(abs(seconds))
+    hours, rest = divmod(whole, 3600)
+    if hours >= _DAYS:
+        text = f"{hours // 24} d {hours % 24} h"
+        return f"-{text}" if seconds < 0 else text
+    text = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+    return f"-{text}" if seconds < 0 else text
+
+
 def percent(probability: float) -> str:
     """A probability for the eye: never a flat 0 or 100, which no diagnosis earns."""
     if probability > 0.99:

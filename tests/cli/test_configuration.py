@@ -33,7 +33,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    monkeypatch.setattr("latdoctor.cli.request.discover", lambda: pytest.fail("looked for other sources"))
+    found = "latdoctor.cli.request.local_pages"
+    monkeypatch.setattr(found, lambda: pytest.fail("looked for other sources"))
     return folder
 
 

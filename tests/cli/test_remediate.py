@@ -20,6 +20,7 @@ from latdoctor.cli.main import app
 from latdoctor.cli.remediate_targets import settings_for
 from latdoctor.cli.remediation_session import print_results
 from latdoctor.errors import BundleError, DefinitionError, OperationError
+from latdoctor.evidence import bundle_files
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Window
 from latdoctor.remediation.change import Unreachable
@@ -354,7 +355,7 @@ def test_a_full_disk_is_told_with_what_frees_it(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> None:
         raise BundleError("the bundle cannot be written: No space left on device", next_step="choose another place")
 
-    monkeypatch.setattr(pipeline, "save", full)
+    monkeypatch.setattr(bundle_files, "save", full)
     context = Context("bot")
     with pytest.raises(OperationError) as raised:
         pipeline.kept(Bundle(context, Window()), tmp_path / "runs" / "before.tar.zst")

@@ -11,6 +11,7 @@ from latdoctor.cli import remediate_targets
 from latdoctor.cli.config import TargetSettings
 from latdoctor.cli.remediate_targets import choose_targets
 from latdoctor.errors import OperationError
+from latdoctor.remediation import target
 from latdoctor.remediation.playbook_loader import shipped
 from latdoctor.remediation.target import Access
 from tests.cli.running import run
@@ -32,7 +33,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return KINDS[access.target.admin]
 
     monkeypatch.setattr(remediate_targets, "detect_kind", detect_kind)
-    monkeypatch.setattr(pipeline, "detect_kind", detect_kind)
+    monkeypatch.setattr(target, "detect_kind", detect_kind)
     return places
 
 

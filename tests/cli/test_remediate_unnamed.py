@@ -46,7 +46,7 @@ def page(server: Admin, monkeypatch: pytest.MonkeyPatch) -> str:
     """The server's own page, which is found on this machine beside that of a stranger."""
     own = f"{server.url}/metrics"
     found = tuple(DiscoveredPage(url, "Triton", ("triton",), ()) for url in (own, STRANGER))
-    monkeypatch.setattr("latdoctor.cli.request.discover", lambda: found)
+    monkeypatch.setattr("latdoctor.cli.request.local_pages", lambda: found)
     return own
 
 

@@ -10,9 +10,8 @@ from msgspec import structs
 
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import UsageError
-from latdoctor.evidence.bundle import Artifact, Bundle, Context
+from latdoctor.evidence.bundle import Artifact, Bundle, Context, Redaction
 from latdoctor.evidence.model import Gap, Window
-from latdoctor.evidence.redaction.redactor import Redaction
 from latdoctor.incident.events import DiagnosisRecord
 from latdoctor.incident.evidence_store import diagnosis_record, load_diagnosis, store_evidence
 from tests.diagnosis.world import small_rules, told

@@ -16,6 +16,7 @@ from latdoctor.incident import events
 from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.status import IncidentStatus, incident_status
 from latdoctor.report import handover, sop
+from latdoctor.units import elapsed
 from tests.incident.journaled import SOP, alert, cause, incident, moment
 
 FOLDER = Path(__file__).parent / "golden"
@@ -138,4 +139,4 @@ def test_short_answer_fits_one_screen(name: str) -> None:
     [(0, "0:00"), (59.9, "0:59"), (-70, "-1:10"), (3723, "1:02:03"), (172_799, "47:59:59"), (-180_000, "-2 d 2 h")],
 )
 def test_times_are_cut_off_to_whole_seconds(seconds: float, told: str) -> None:
-    assert sop.duration(seconds) == told
+    assert elapsed(seconds) == told

@@ -178,7 +178,6 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
     from msgspec import structs
 
     from latdoctor import output_file
-    from latdoctor.cli import html_report
     from latdoctor.cli.incident_context import record_diagnosis as looked_in_incident
     from latdoctor.cli.incident_context import record_unreadable
     from latdoctor.cli.incidents import print_similar_incident
@@ -213,6 +212,8 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
             print_similar_incident(diagnosis, as_markdown=how.output is DiagnosisFormat.MARKDOWN)
         looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
         if how.html is not None:  # last: an answer is not lost for a page that cannot be written
+            from latdoctor.cli import html_report
+
             html_report.written(html_report.of_diagnosis(case, diagnosis, how.against), how.html)
     return exit_code(diagnosis, how.fail_on.value)
 
@@ -244,12 +245,16 @@ def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: 
 
 
 def _print(diagnosis: Diagnosis, output: DiagnosisFormat, *, verbose: int) -> None:
-    from latdoctor.cli.console import result_console
-    from latdoctor.report import console, json_documents, markdown
-
     if output is DiagnosisFormat.JSON:
+        from latdoctor.report import json_documents
+
         typer.echo(json_documents.render_diagnosis(diagnosis))
     elif output is DiagnosisFormat.MARKDOWN:
+        from latdoctor.report import markdown
+
         typer.echo(markdown.render(diagnosis), nl=False)
     else:
+        from latdoctor.cli.console import result_console
+        from latdoctor.report import console
+
         console.render(diagnosis, result_console(), verbosity=verbose)

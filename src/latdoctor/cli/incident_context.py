@@ -10,23 +10,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from latdoctor.cli.console import notice
-from latdoctor.cli.notifier import notify_now
 from latdoctor.cli.request import Looked, why_unread
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.http.address import mask_credentials
-from latdoctor.incident import events, recorder
-from latdoctor.incident.alert_intake import not_observed
-from latdoctor.incident.evidence_store import store_evidence
-from latdoctor.incident.lookup import incident_option, open_incidents_for, select_incident
-from latdoctor.incident.state import Incident
 from latdoctor.journal import state_dir
-from latdoctor.journal.store import Journal
-from latdoctor.remediation.guards import Refusal
-from latdoctor.remediation.planner import Plan
 from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    from latdoctor.incident.state import Incident
+    from latdoctor.journal.store import Journal
+    from latdoctor.remediation.guards import Refusal
+    from latdoctor.remediation.planner import Plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +50,9 @@ def check_selector(selector: IncidentSelector) -> None:
     if selector.incident and selector.none:
         raise UsageError("--incident and --no-incident are exclusive", next_step="give one of them")
     if selector.incident:
+        from latdoctor.incident import recorder
+        from latdoctor.incident.lookup import select_incident
+
         select_incident(recorder.all_incidents(_read()), selector.incident)
 
 
@@ -62,6 +63,10 @@ def join_incident(selector: IncidentSelector, targets: Sequence[str]) -> JoinedI
     """
     if selector.none or not _is_any():
         return None
+    from latdoctor.incident import recorder
+    from latdoctor.incident.lookup import incident_option, open_incidents_for, select_incident
+    from latdoctor.journal.store import Journal
+
     known = recorder.all_incidents(_read())
     found = (select_incident(known, selector.incident),) if selector.incident else open_incidents_for(known, targets)
     if len(found) == 1:
@@ -84,6 +89,9 @@ def record_diagnosis(selector: IncidentSelector, source_read: Looked, diagnosis:
         found = join_incident(selector, (diagnosis.target, *_addresses(source_read)))
         if found is None:
             return
+        from latdoctor.incident import events
+        from latdoctor.incident.evidence_store import store_evidence
+
         stored = store_evidence(found.place, found.incident.id, source_read.bundle, diagnosis)
         for trouble in stored.troubles:
             notice(f"{found.incident.id}: {mask_credentials(trouble)}")
@@ -99,10 +107,18 @@ def record_unreadable(selector: IncidentSelector, source_read: Looked) -> Iterat
     except OperationError:
         with _beside("that no source could be read"):
             found = join_incident(selector, (source_read.bundle.context.target, *_addresses(source_read)))
-            if found and not found.incident.of(events.DIAGNOSED) and not found.incident.of(events.CONFIRMED):
-                found.journal.append(found.incident.id, events.CONFIRMED, not_observed(why_unread(source_read)))
-                _log_recorded(found)
+            if found:
+                _journal_unread(found, source_read)
         raise
+
+
+def _journal_unread(found: JoinedIncident, source_read: Looked) -> None:
+    from latdoctor.incident import events
+    from latdoctor.incident.alert_intake import not_observed
+
+    if not found.incident.of(events.DIAGNOSED) and not found.incident.of(events.CONFIRMED):
+        found.journal.append(found.incident.id, events.CONFIRMED, not_observed(why_unread(source_read)))
+        _log_recorded(found)
 
 
 class ChangeRecorder:
@@ -125,6 +141,8 @@ def record_plans(selector: IncidentSelector, plans: Sequence[Plan], targets: Seq
         found = join_incident(selector, (*targets, *_changed_at(plans)))
         if found is None:
             return
+        from latdoctor.incident import events, recorder
+
         for plan in plans:
             found.journal.append(found.incident.id, events.PLANNED, recorder.plan_record(plan))
         _log_recorded(found)
@@ -144,12 +162,16 @@ class RunMembership:
     def begun(self, run: str) -> None:
         """Before anything of the run is journaled. Raises JournalError."""
         if self.found:
+            from latdoctor.incident import events
+
             self.found.journal.append(self.found.incident.id, events.RUN_JOINED, events.RunJoined(run))
 
     def refusal(self, plan: Plan) -> Refusal | None:
         """Refusal by the SOP at this moment."""
         if self.found is None:
             return None
+        from latdoctor.incident import recorder
+
         known = recorder.all_incidents(self.found.journal)
         incident = next(one for one in known if one.id == self.found.incident.id)
         return recorder.sop_refusal(self.found.journal, self.found.place, incident, plan)
@@ -164,10 +186,14 @@ def _is_any() -> bool:
 
 
 def _read() -> Journal:
+    from latdoctor.journal.store import Journal
+
     return Journal.reading(state_dir.folder() / state_dir.JOURNAL)
 
 
 def _log_recorded(found: JoinedIncident) -> None:
+    from latdoctor.cli.notifier import notify_now
+
     notice(f"recorded in {found.incident.id}. Next: latdoctor sop status{found.option}")
     notify_now()
 

@@ -11,16 +11,15 @@ import typer
 from latdoctor.cli.console import notice
 from latdoctor.cli.options import OutputFormat, OutputOption
 from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.incident import recorder
-from latdoctor.incident.state import Incident
 from latdoctor.journal import state_dir
-from latdoctor.journal.store import Journal
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
     from latdoctor.diagnosis.result import Diagnosis
     from latdoctor.incident.similar import Features, PastIncident
     from latdoctor.incident.sop.clock import StageState
+    from latdoctor.incident.state import Incident
+    from latdoctor.journal.store import Journal
 
 
 LARGEST = 64 << 20  # bytes of a journal that is read beside a diagnosis: a second or two
@@ -28,16 +27,22 @@ LARGEST = 64 << 20  # bytes of a journal that is read beside a diagnosis: a seco
 
 def journal() -> Journal:
     """For reading alone; one that is not there reads as empty. Raises UsageError."""
+    from latdoctor.journal.store import Journal
+
     return Journal.reading(state_dir.folder() / state_dir.JOURNAL)
 
 
 def incidents() -> tuple[Incident, ...]:
     """All of them, the oldest first. Raises JournalError, UsageError, OperationError."""
+    from latdoctor.incident import recorder
+
     return recorder.all_incidents(journal())
 
 
 def readable() -> AbstractContextManager[None]:
     """An entry that another version wrote otherwise is an OperationError with a next step."""
+    from latdoctor.incident import recorder
+
     return recorder.unreadable_as_error(journal())
 
 
@@ -62,9 +67,6 @@ def similar_incident_line(diagnosis: Diagnosis) -> str:
 
     An unreadable journal is reported on stderr only.
     """
-    from latdoctor.incident.similar import of_diagnosis, past_incidents, similar
-    from latdoctor.report.incidents import similar_incident_line as line
-
     try:
         path = state_dir.folder() / state_dir.JOURNAL
     except UsageError:  # no state folder, so there is no journal
@@ -75,6 +77,9 @@ def similar_incident_line(diagnosis: Diagnosis) -> str:
         if path.stat().st_size > LARGEST:
             notice(f"skipped the search for similar incidents: the journal is larger than {LARGEST >> 20} MiB")
             return ""
+        from latdoctor.incident.similar import of_diagnosis, past_incidents, similar
+        from latdoctor.report.incidents import similar_incident_line as line
+
         ended = [incident for incident in incidents() if not incident.open]
         return line(similar(of_diagnosis(diagnosis), past_incidents(ended)))
     except (LatdoctorError, OSError) as error:

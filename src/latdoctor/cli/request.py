@@ -6,28 +6,28 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from latdoctor.cli import time_args
 from latdoctor.cli.config import TargetSettings, targets
 from latdoctor.cli.console import notice
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.urls import server, servers_name
 from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.access_log.fields import compiled
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.pipes import is_stream, shown_name
-from latdoctor.collectors.prometheus.discovery import discover
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.baseline import load as load_baseline
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Evidence, Gap
-from latdoctor.evidence.redaction import bundle as redacting
-from latdoctor.evidence.redaction.redactor import Redactor
 from latdoctor.gap_code import GapCode
 from latdoctor.http.address import mask_credentials
 from latdoctor.sanitize import clean
 from latdoctor.units import parse_duration, parse_share, parse_span
+
+if TYPE_CHECKING:
+    from latdoctor.collectors.prometheus.discovery import DiscoveredPage
+    from latdoctor.evidence.redaction.redactor import Redactor
 
 _SHOWN = 20
 # Who makes something of what was given for a collector: an access log is a log too.
@@ -70,6 +70,8 @@ def named(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
 
 def redacted(looked: Looked, redactor: Redactor) -> Looked:
     """The look with its bundle redacted; what was asked for is called as its artifacts are then."""
+    from latdoctor.evidence.redaction import bundle as redacting
+
     asked = tuple(Source(one.collector, redactor.text(one.place)) for one in looked.asked)
     return Looked(redacting.redacted(looked.bundle, redactor), asked)
 
@@ -264,6 +266,8 @@ def _request(given: SourceOptions, settings: TargetSettings, window: float) -> t
     servers = given.server or settings.server
     for url in servers:
         server(url, "--server" if given.server else f"target {settings.name}")
+    from latdoctor.cli import time_args
+
     asked = time_args.past_of(given, settings)
     request = CollectRequest(
         prometheus=time_args.server_of(given, settings, asked),
@@ -296,17 +300,26 @@ def _pattern(given: SourceOptions, settings: TargetSettings) -> str:
             next_step="give the log too: --log FILE",
         )
     if text:
+        from latdoctor.collectors.access_log.fields import compiled
+
         compiled(text)
     return text
 
 
 def _this_machine(request: CollectRequest, given: SourceOptions) -> tuple[CollectRequest, str]:
     """Nothing was given: this machine's GPUs, its kernel, and the metrics pages on its ports."""
-    found = [page for page in discover() if page.dialects]
+    found = [page for page in local_pages() if page.dialects]
     pages = ", ".join(page.url for page in found) or "no metrics page on a local port"
     servers = tuple(page.url for page in found)
     wanted = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
     return wanted, f"no source given: looking at this machine ({pages})"
+
+
+def local_pages() -> tuple[DiscoveredPage, ...]:
+    """The metrics pages on this machine's ports."""
+    from latdoctor.collectors.prometheus.discovery import discover
+
+    return discover()
 
 
 def _name(given: SourceOptions, settings: TargetSettings) -> str:
@@ -315,7 +328,9 @@ def _name(given: SourceOptions, settings: TargetSettings) -> str:
     if given.server:
         return servers_name(given.server)
     if given.prometheus:
-        return time_args.name_of(given)
+        from latdoctor.cli.time_args import name_of
+
+        return name_of(given)
     return given.files[0].name if given.files else "this machine"
 
 

@@ -14,9 +14,8 @@ from latdoctor.collectors.promql.client import prometheus_endpoint
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.dialects.promql import parse_matchers
 from latdoctor.errors import UsageError
-from latdoctor.report.sop import duration
 from latdoctor.sanitize import clean
-from latdoctor.units import parse_duration
+from latdoctor.units import elapsed, parse_duration
 
 SINCE = 3600.0  # seconds before the end
 WINDOW = 300.0  # twenty samples, where one is taken every 15 s
@@ -163,7 +162,7 @@ def _last(today: datetime.datetime, now: float) -> float:
         return yesterday.timestamp()
     raise UsageError(
         f"{today.astimezone():%H:%M:%S %Z} is still to come today, and that of yesterday was"
-        f" {duration(now - yesterday.timestamp())} ago",
+        f" {elapsed(now - yesterday.timestamp())} ago",
         where=_WHERE,
         next_step=f"say the day too, such as {_WHERE} {yesterday:%Y-%m-%dT%H:%M:%S}",
     )
@@ -173,4 +172,4 @@ def _understood(at: float, now: float) -> str:
     """`It began 2026-11-22 02:47:00 CET (local time), 0:12:10 ago.`"""
     known, today = (datetime.datetime.fromtimestamp(one).astimezone() for one in (at, now))
     day = ", yesterday" if known.date() == today.date() - DAY else ""
-    return f"It began {known:%Y-%m-%d %H:%M:%S %Z} (local time){day}, {duration(now - at)} ago."
+    return f"It began {known:%Y-%m-%d %H:%M:%S %Z} (local time){day}, {elapsed(now - at)} ago."

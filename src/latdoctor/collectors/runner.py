@@ -41,7 +41,8 @@ class _RunningCollector:
 
 
 def _start(collector: Collector, request: CollectRequest, clock: Clock) -> _RunningCollector:
-    return _RunningCollector(collector, Beside(lambda: collector.collect(request, clock), f"collect-{collector.name}"))
+    reader = collector.reader()  # imported before any window begins
+    return _RunningCollector(collector, Beside(lambda: reader.collect(request, clock), f"collect-{collector.name}"))
 
 
 def collect_bundle(

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
+
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Gap, Window
-from latdoctor.evidence.redaction.redactor import Redaction
 from latdoctor.gap_code import code_of_os_error
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
 
 # Nothing that is read whole may be larger than this; a trace has a limit of its own.
 MAX_ARTIFACT = 256 << 20
+
+
+class Redaction(Struct, frozen=True):
+    """What was replaced, by kind, and the artifacts that could not be looked into."""
+
+    replaced: dict[str, int] = {}
+    unread: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

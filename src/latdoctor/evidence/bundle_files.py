@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -20,13 +21,13 @@ from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import BundleError
 from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.archive import FOREIGN, RIGHTS, is_cut_off, pack, safe_name, unpack
-from latdoctor.evidence.bundle import Artifact, Bundle, Context
+from latdoctor.evidence.bundle import Artifact, Bundle, Context, Redaction
 from latdoctor.evidence.model import Gap, Origin, Window
-from latdoctor.evidence.redaction import sqlite
-from latdoctor.evidence.redaction.bundle import copied
-from latdoctor.evidence.redaction.redactor import Redaction, Redactor
 from latdoctor.output_file import cannot_write, must_be_writable, stands
 from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    from latdoctor.evidence.redaction.redactor import Redactor
 
 SCHEMA_VERSION = "1"
 
@@ -135,6 +136,9 @@ def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | Non
 
     Raises BundleError where it is the file, and not the bundle, that refuses.
     """
+    from latdoctor.evidence.redaction import sqlite
+    from latdoctor.evidence.redaction.bundle import copied
+
     try:
         is_database = redactor is not None and sqlite.is_database(file)
         if redactor is not None and is_database and sqlite.copied(file, target, redactor):

@@ -15,10 +15,10 @@ from latdoctor.incident.sop.clock import StageState, StageStatus
 from latdoctor.incident.status import AttemptedRun, DiagnosisSummary, IncidentStatus
 from latdoctor.report.markdown import escape
 from latdoctor.report.remediation_details import clock as clock_of
-from latdoctor.report.sop import duration, ending, moment
+from latdoctor.report.sop import ending, moment
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import TITLE, clean, fitted
-from latdoctor.units import percent
+from latdoctor.units import elapsed, percent
 
 _LONGEST, _WIDE = 800, 200  # characters of a line, and of an external text
 _DEFINITIONS = (
@@ -114,11 +114,11 @@ def _where(found: IncidentStatus) -> Iterator[str]:
 
 def _stage(state: StageState) -> str:
     if state.done:
-        after = "" if state.seconds is None else f" after {duration(state.seconds)} (due {duration(state.due)})"
+        after = "" if state.seconds is None else f" after {elapsed(state.seconds)} (due {elapsed(state.due)})"
         return f"{state.title}: {state.status}{after}{', marked by hand' if state.by_hand else ''}"
     if state.margin is None or state.status == StageStatus.UNKNOWN:
-        return f"{state.title}: {state.status}, due after {duration(state.due)}"
-    left = f"{duration(state.margin)} left" if state.margin >= 0 else f"overdue by {duration(-state.margin)}"
+        return f"{state.title}: {state.status}, due after {elapsed(state.due)}"
+    left = f"{elapsed(state.margin)} left" if state.margin >= 0 else f"overdue by {elapsed(-state.margin)}"
     why = f" ({clean(state.why, _WIDE)})" if state.why else ""
     return f"{state.title}: not met, {left}{why}"
 
@@ -128,7 +128,7 @@ def _no_stages(found: IncidentStatus) -> tuple[str, ...]:
 
 
 def _exactly(state: StageState) -> str:
-    parts = [f"{state.title}: {state.status}", f"due {duration(state.due)}"]
+    parts = [f"{state.title}: {state.status}", f"due {elapsed(state.due)}"]
     if state.met_at:
         parts.append(f"met at {state.met_at}")
     if state.seconds is not None:
@@ -232,7 +232,7 @@ def since(status: IncidentStatus) -> str:
         began += " (opening time; the start of the trouble was not reported)"
     if status.lasted is None:
         return f"{began}, duration unknown"
-    return f"{began}, {duration(status.lasted)} ago" if status.open else f"{began}, lasted {duration(status.lasted)}"
+    return f"{began}, {elapsed(status.lasted)} ago" if status.open else f"{began}, lasted {elapsed(status.lasted)}"
 
 
 def diagnosis_line(one: DiagnosisSummary) -> str:

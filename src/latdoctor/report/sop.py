@@ -15,7 +15,7 @@ from latdoctor.incident.status import AttemptedRun, IncidentStatus
 from latdoctor.report.remediation_details import clock as clock_of
 from latdoctor.report.text_utils import command_lines
 from latdoctor.sanitize import clean, counted, fitted
-from latdoctor.units import percent
+from latdoctor.units import elapsed, percent
 
 _STYLE = {
     StageStatus.MET: "green",
@@ -29,7 +29,6 @@ _MOST, _STAGES = 4, 5  # lines of each kind, and open stages; the documents have
 _WIDE = 200  # characters of an external text
 _LONG = 500  # of a message with a path in it
 _BAR = 40  # columns
-_DAYS = 48  # hours, from which on a duration is in days
 
 
 def print_status(status: IncidentStatus, console: Console, *, as_json: bool) -> None:
@@ -58,7 +57,7 @@ def page(status: IncidentStatus) -> RenderableType:
 
 def _headline(status: IncidentStatus) -> Iterator[RenderableType]:
     """State, duration and next deadline; title; incident and start."""
-    lasted = "" if status.lasted is None else f" {duration(status.lasted)}"
+    lasted = "" if status.lasted is None else f" {elapsed(status.lasted)}"
     if status.open:
         yield Text(f"OPEN{lasted}  ", style="bold").append_text(deadline(status))
     else:
@@ -86,8 +85,8 @@ def deadline(status: IncidentStatus) -> Text:
     if state.margin is None:
         return Text(f"{state.title}: due time unknown", style=_STYLE[StageStatus.UNKNOWN])
     if state.margin < 0:
-        return Text(f"{state.title} is overdue by {duration(-state.margin)}", style=_STYLE[StageStatus.LATE])
-    return Text(f"{state.title} is due in {duration(state.margin)}", style="bold")
+        return Text(f"{state.title} is overdue by {elapsed(-state.margin)}", style=_STYLE[StageStatus.LATE])
+    return Text(f"{state.title} is due in {elapsed(state.margin)}", style="bold")
 
 
 def _rows(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
@@ -108,7 +107,7 @@ def _rows(status: IncidentStatus) -> Iterator[tuple[str, Text]]:
 
 
 def _how_met(state: StageState) -> str:
-    after = "" if state.seconds is None else f" after {duration(state.seconds)}"
+    after = "" if state.seconds is None else f" after {elapsed(state.seconds)}"
     late = " (late)" if state.status is StageStatus.LATE else ""
     return f"{after}{late}{', by hand' if state.by_hand else ''}"
 
@@ -189,17 +188,6 @@ def changed(before: IncidentStatus | None, status: IncidentStatus) -> bool:
     ] or before.open != status.open
 
 
-def duration(seconds: float) -> str:
-    """`0:42`, `12:03`, `1:02:03`, `-1:10`, `3 d 4 h`: rounded down, so that a deadline is not shown early."""
-    whole = int(abs(seconds))
-    hours, rest = divmod(whole, 3600)
-    if hours >= _DAYS:
-        text = f"{hours // 24} d {hours % 24} h"
-        return f"-{text}" if seconds < 0 else text
-    text = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
-    return f"-{text}" if seconds < 0 else text
-
-
 def moment(at: float) -> str:
     """`2026-09-21 14:12:50`, in UTC."""
     from latdoctor.report import live
@@ -213,4 +201,4 @@ def moment(at: float) -> str:
 def _left(state: StageState) -> str:
     if state.margin is None:
         return ""
-    return f" ({duration(state.margin)} left)" if state.margin >= 0 else f" ({duration(-state.margin)} overdue)"
+    return f" ({elapsed(state.margin)} left)" if state.margin >= 0 else f" ({elapsed(-state.margin)} overdue)"

@@ -12,9 +12,9 @@ from typing import IO
 from msgspec import structs
 
 from latdoctor.evidence.baseline import Baseline
-from latdoctor.evidence.bundle import Artifact, Bundle
+from latdoctor.evidence.bundle import Artifact, Bundle, Redaction
 from latdoctor.evidence.model import Gap, Origin
-from latdoctor.evidence.redaction.redactor import Redaction, Redactor, pieces
+from latdoctor.evidence.redaction.redactor import Redactor, pieces
 from latdoctor.evidence.redaction.sqlite import is_database
 
 # Numbers of the machine and its GPUs, gathered by ourselves file by file: they hold no text of anybody.

@@ -20,8 +20,6 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from msgspec import Struct
-
 from latdoctor.evidence.redaction.patterns import (
     ADDRESS,
     FIELDS,
@@ -44,13 +42,6 @@ from latdoctor.evidence.redaction.patterns import (
 HIDDEN = "redacted"  # stands where a credential stood
 _DIGITS = 8
 _REMEMBERED = 1 << 16  # addresses
-
-
-class Redaction(Struct, frozen=True):
-    """What was replaced, by kind, and the artifacts that could not be looked into."""
-
-    replaced: dict[str, int] = {}
-    unread: tuple[str, ...] = ()
 
 
 class Redactor:
