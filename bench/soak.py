@@ -26,7 +26,7 @@ from latdoctor.lab.server.config import ModelSettings, ServerConfig
 from latdoctor.load.arrivals import Arrivals, Gamma, OnOff, Poisson, Ramp
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress
-from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy
 from latdoctor.load.process import saturate, start_load
 from latdoctor.load.summary import LoadResult
 from soaking import clients, knobs, verdict, watching
@@ -186,7 +186,7 @@ def _plan(full: float, seconds: float, seed: int) -> LoadPlan:
         ),
         seed=seed,
         timeout_s=5.0,
-        retry=RetryPolicy(kind="backoff", attempts=3),
+        retry=RetryPolicy(kind=RetryKind.BACKOFF, attempts=3),
     )
 
 

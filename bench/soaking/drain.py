@@ -15,8 +15,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from latdoctor.load.openloop import HttpTransport
-from latdoctor.load.request_outcome import TIMEOUT
+from latdoctor.load.openloop import TIMEOUT, HttpTransport
 
 BEFORE, AFTER = 0.5, 2.0  # seconds of load before and after the signal
 ENDS_WITHIN = 60.0  # seconds: no figure of the server, only the patience of this script

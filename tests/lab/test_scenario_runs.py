@@ -29,7 +29,7 @@ from latdoctor.lab.scenario import (
 )
 from latdoctor.lab.server.config import patched
 from latdoctor.load.mix import Mix
-from latdoctor.load.plan import RetryPolicy
+from latdoctor.load.plan import RetryKind, RetryPolicy
 
 
 @pytest.mark.parametrize("name", names())
@@ -139,7 +139,7 @@ def test_without_a_cause_only_what_it_names_is_done_otherwise() -> None:
             ScenarioPhase(INCIDENT, 2.0, faults=(fault, other)),
             ScenarioPhase("after", 3.0),
         ),
-        load=LoadSettings(retry=RetryPolicy("immediate")),
+        load=LoadSettings(retry=RetryPolicy(RetryKind.IMMEDIATE)),
         truth=(
             InjectedCause("a", {INCIDENT: PhaseOverride(faults=(other,))}),
             InjectedCause("b", without_retries=True),

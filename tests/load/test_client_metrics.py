@@ -13,10 +13,9 @@ from latdoctor.errors import OperationError
 from latdoctor.load.arrivals import Constant
 from latdoctor.load.client_metrics import ClientPage, CountingTransport
 from latdoctor.load.mix import Mix
-from latdoctor.load.openloop import Progress
-from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
+from latdoctor.load.openloop import NO_CONNECTION, Progress, Reply
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy
 from latdoctor.load.process import start_load
-from latdoctor.load.request_outcome import NO_CONNECTION, Reply
 from tests.load.tiny_server import serving
 
 Samples = dict[tuple[str, str], float]
@@ -87,7 +86,7 @@ def test_each_attempt_counts_for_itself() -> None:
 
 def test_a_run_shows_its_page_while_it_lasts() -> None:
     phases = (LoadPhase("only", 60, Constant(100), Mix(long_share=0.5, audio_share=0)),)
-    plan = LoadPlan(phases, retry=RetryPolicy("immediate"))
+    plan = LoadPlan(phases, retry=RetryPolicy(RetryKind.IMMEDIATE))
     seen: list[Samples] = []
     with serving() as server, start_load(plan, server.address, report_s=0.2, metrics_port=0) as process:
         process.wait_started()

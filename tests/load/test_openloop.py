@@ -13,10 +13,17 @@ from hypothesis import strategies as st
 from latdoctor.load.arrivals import Constant, Poisson
 from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import Mix
-from latdoctor.load.openloop import OpenLoop
-from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy, digest, schedule
-from latdoctor.load.request_outcome import Reply, RequestOutcome, ending_of, retry_delay
-from latdoctor.load.saturation import Saturation, saturation
+from latdoctor.load.openloop import (
+    Ending,
+    OpenLoop,
+    Reply,
+    RequestOutcome,
+    Saturation,
+    ending_of,
+    retry_delay,
+    saturation,
+)
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy, digest, schedule
 from latdoctor.load.summary import RawRun, RequestCounts, merge, series_csv, summarise, total
 from tests.load.virtual import OneWorker, Scripted, StallsHere, played, virtually
 
@@ -94,12 +101,12 @@ def test_wrong_requests_are_rejected_and_never_good() -> None:
     ("policy", "statuses", "attempts", "answered"),
     [
         (RetryPolicy(), ("503", "200"), 1, False),
-        (RetryPolicy("immediate"), ("503", "200"), 2, True),
-        (RetryPolicy("immediate"), ("503", "reset", "200"), 3, True),
-        (RetryPolicy("immediate", attempts=2), ("503", "503", "200"), 2, False),
-        (RetryPolicy("immediate"), ("never", "200"), 2, True),
-        (RetryPolicy("immediate"), ("422", "200"), 1, False),
-        (RetryPolicy("backoff"), ("429", "200"), 2, True),
+        (RetryPolicy(RetryKind.IMMEDIATE), ("503", "200"), 2, True),
+        (RetryPolicy(RetryKind.IMMEDIATE), ("503", "reset", "200"), 3, True),
+        (RetryPolicy(RetryKind.IMMEDIATE, attempts=2), ("503", "503", "200"), 2, False),
+        (RetryPolicy(RetryKind.IMMEDIATE), ("never", "200"), 2, True),
+        (RetryPolicy(RetryKind.IMMEDIATE), ("422", "200"), 1, False),
+        (RetryPolicy(RetryKind.BACKOFF), ("429", "200"), 2, True),
     ],
 )
 def test_retries_follow_the_policy_are_counted_and_marked(
@@ -115,18 +122,18 @@ def test_retries_follow_the_policy_are_counted_and_marked(
 
 
 def test_a_retried_request_took_the_whole_time() -> None:
-    policy = RetryPolicy("backoff", base_ms=50)
+    policy = RetryPolicy(RetryKind.BACKOFF, base_ms=50)
     result = played(plan_of(10, 1, retry=policy), Scripted("503", "200", retry_after=3.0))
     assert result.total.p50 == pytest.approx(3.02, rel=0.01)
 
 
 def test_backoff_is_the_same_again_and_grows_to_its_bound() -> None:
-    plan = plan_of(20, 1, retry=RetryPolicy("backoff", attempts=5))
+    plan = plan_of(20, 1, retry=RetryPolicy(RetryKind.BACKOFF, attempts=5))
     first, again = Scripted("503"), Scripted("503")
     played(plan, first)
     played(plan, again)
     assert first.seen == again.seen
-    policy, reply = RetryPolicy("backoff", attempts=9, base_ms=100, max_ms=400), Reply("503")
+    policy, reply = RetryPolicy(RetryKind.BACKOFF, attempts=9, base_ms=100, max_ms=400), Reply("503")
     assert [retry_delay(policy, made, reply, 0.5) for made in (1, 2, 3, 4)] == [0.05, 0.1, 0.2, 0.2]
     assert retry_delay(policy, 1, Reply("429", retry_after=2.0), 0.5) == 2.0
 
@@ -165,7 +172,7 @@ def test_goodput_counts_what_came_within_the_slo() -> None:
     assert [row.second for row in result.series if row.counts.good < row.counts.requests] == [4, 5, 6, 7]
 
 
-ENDINGS = ("answered", "refused", "rejected", "failed", "timed_out", "not_sent")
+ENDINGS = tuple(Ending)
 
 
 @settings(max_examples=25)
@@ -204,7 +211,7 @@ LATE = 0.03
 def test_a_late_generator_spoils_the_run(late: float, took: float, spoiled: bool) -> None:
     plan = plan_of(10, 10)
     planned = schedule(plan)
-    outcomes = tuple(RequestOutcome(request.index, took, late, "answered", ("200",)) for request in planned)
+    outcomes = tuple(RequestOutcome(request.index, took, late, Ending.ANSWERED, ("200",)) for request in planned)
     result = summarise(plan, planned, RawRun("", 0.0, 10.0, 0.5, 1, False, outcomes))
     assert (result.generator.late_p50, result.generator.late_p99) == (late, late)
     assert ["only: the generator was" in problem.text for problem in result.problems] == [True] * spoiled
@@ -213,7 +220,7 @@ def test_a_late_generator_spoils_the_run(late: float, took: float, spoiled: bool
 def test_a_busy_or_a_stopped_generator_spoils_the_run() -> None:
     plan = plan_of(10, 10)
     planned = schedule(plan)
-    outcomes = tuple(RequestOutcome(request.index, 0.01, 0.0, "answered", ("200",)) for request in planned[:40])
+    outcomes = tuple(RequestOutcome(request.index, 0.01, 0.0, Ending.ANSWERED, ("200",)) for request in planned[:40])
     result = summarise(plan, planned, RawRun("", 0.0, 4.0, 3.9, 1, True, outcomes))
     assert tuple(problem.text for problem in result.problems) == (
         "stopped after 4.0 s of 10.0 s",

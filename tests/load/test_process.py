@@ -11,7 +11,7 @@ from latdoctor.errors import OperationError, UsageError
 from latdoctor.load.arrivals import Constant
 from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress
-from latdoctor.load.plan import LoadPhase, LoadPlan, RetryPolicy
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy
 from latdoctor.load.process import LoadOrder, LoadProcess, run_load, saturate, start_load
 from latdoctor.load.summary import LoadProblemCode
 from tests.load.tiny_server import serving
@@ -19,7 +19,7 @@ from tests.load.tiny_server import serving
 
 def test_frozen_server_shows_in_latencies_and_attempts_are_numbered() -> None:
     phases = (LoadPhase("only", 1.4, Constant(100), Mix(malformed_share=0.1, sessions=3)),)
-    plan = LoadPlan(phases, retry=RetryPolicy("immediate"), slo_s=0.2)
+    plan = LoadPlan(phases, retry=RetryPolicy(RetryKind.IMMEDIATE), slo_s=0.2)
     seen: list[Progress] = []
     with serving(frozen=(0.4, 1.0)) as server, start_load(plan, server.address, report_s=0.2) as process:
         started = process.wait_started()

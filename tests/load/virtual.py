@@ -7,9 +7,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from latdoctor.load.openloop import OpenLoop
+from latdoctor.load.openloop import OpenLoop, Reply
 from latdoctor.load.plan import LoadPlan, schedule
-from latdoctor.load.request_outcome import Reply
 from latdoctor.load.summary import LoadResult, RawRun, summarise
 
 T = TypeVar("T")

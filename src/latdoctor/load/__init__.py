@@ -1,1 +1,1 @@
-"""An open-loop load generator: the schedule is fixed before the run, and nothing the server does can slow it down."""
+"""An open-loop load generator: the schedule is fixed before the run, so a slow server does not slow it down."""

@@ -12,10 +12,9 @@ from contextlib import AsyncExitStack
 import msgspec
 import uvloop
 
-from latdoctor.load.openloop import HttpTransport, OpenLoop, Transport
+from latdoctor.load.openloop import HttpTransport, OpenLoop, Transport, saturation
 from latdoctor.load.plan import schedule
 from latdoctor.load.process import LoadOrder, Message, RunEnded, RunStarted
-from latdoctor.load.saturation import saturation
 from latdoctor.load.summary import RawRun, summarise
 
 

@@ -1,7 +1,7 @@
-"""When requests come: each kind of arrivals gives its instants, in seconds from the start of its phase.
+"""Arrival processes: each yields the times of its requests, in seconds from the start of its phase.
 
-All but `Replay` are one process of unit rate whose time is stretched by the inverse of the expected number of
-arrivals (time rescaling; Daley and Vere-Jones, An Introduction to the Theory of Point Processes, 7.4).
+All but `Replay` rescale the time of a process of unit rate by the inverse of the expected number of arrivals (Daley and
+Vere-Jones, An Introduction to the Theory of Point Processes, 7.4).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PhaseSeconds = Annotated[float, Meta(gt=0, le=86_400)]  # seconds
 
 
 class Constant(Struct, frozen=True, forbid_unknown_fields=True, tag="constant", tag_field="kind"):
-    """Evenly spaced, the first at once."""
+    """Evenly spaced; the first at time 0."""
 
     rate: Rate
 
@@ -45,7 +45,7 @@ class Poisson(Struct, frozen=True, forbid_unknown_fields=True, tag="poisson", ta
 
 
 class Gamma(Struct, frozen=True, forbid_unknown_fields=True, tag="gamma", tag_field="kind"):
-    """Gamma gaps: `cv` is their coefficient of variation; 1 is Poisson, above 1 comes in bursts."""
+    """Gamma gaps: `cv` is their coefficient of variation; 1 is Poisson, above 1 is bursty."""
 
     rate: Rate
     cv: Annotated[float, Meta(ge=0.05, le=20)] = 1.0
@@ -60,7 +60,7 @@ class Gamma(Struct, frozen=True, forbid_unknown_fields=True, tag="gamma", tag_fi
 
 
 class OnOff(Struct, frozen=True, forbid_unknown_fields=True, tag="on-off", tag_field="kind"):
-    """Bursts: Poisson arrivals at `on_rate` for `on_s`, then at `off_rate` for `off_s`, over and over.
+    """Bursts: Poisson arrivals at `on_rate` for `on_s`, then at `off_rate` for `off_s`, repeated.
 
     The first burst begins after `start_s` at `off_rate`.
     """
@@ -94,7 +94,7 @@ class OnOff(Struct, frozen=True, forbid_unknown_fields=True, tag="on-off", tag_f
 
 
 class Ramp(Struct, frozen=True, forbid_unknown_fields=True, tag="ramp", tag_field="kind"):
-    """Poisson arrivals whose rate goes evenly from one to the other over the phase."""
+    """Poisson arrivals with a rate that changes linearly over the phase."""
 
     from_rate: RateOrNone
     to_rate: RateOrNone
@@ -108,7 +108,7 @@ class Ramp(Struct, frozen=True, forbid_unknown_fields=True, tag="ramp", tag_fiel
         for step in _cumulated(lambda: rng.expovariate(1)):
             if step >= whole:
                 return
-            # The positive root of from·t + slope·t²/2 = step, in the form that also stands for a slope of zero.
+            # The positive root of from·t + slope·t²/2 = step, in the form that is also valid for a slope of zero.
             root = math.sqrt(max(0.0, self.from_rate**2 + 2 * slope * step))
             yield min(2 * step / (self.from_rate + root), math.nextafter(seconds, 0))
 

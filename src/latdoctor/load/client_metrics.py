@@ -1,7 +1,7 @@
-"""The client's metrics page: the server as a gateway in front of it measures it.
+"""The client's metrics page, as a gateway in front of the server would publish it.
 
-The client's latency beyond the server's own is network time. The generator's event loop serves the page, rendered on
-request.
+The client's latency beyond the server's own is network time. The generator's event loop serves the page and renders it
+on request.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from time import perf_counter
 from types import SimpleNamespace
-from typing import get_args
 
 import aiohttp
 from aiohttp import web
@@ -19,14 +18,13 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from latdoctor.errors import OperationError
-from latdoctor.load.openloop import Transport
-from latdoctor.load.protocol import BODY_SIZES, SECONDS, body_size
-from latdoctor.load.request_outcome import Ending, Reply, ending_of
+from latdoctor.load.mix import BODY_SIZES, SECONDS, body_size
+from latdoctor.load.openloop import Ending, Reply, Transport, ending_of
 
 CLIENT = "load"  # its name on the page
 _BEAT = 0.05  # seconds, as the server's heartbeat
 _FIXED = ("client",)
-_OUTCOMES = tuple(one for one in get_args(Ending) if one != "not_sent")
+_OUTCOMES: tuple[Ending, ...] = tuple(one for one in Ending if one is not Ending.NOT_SENT)
 
 
 class ClientPage:
@@ -44,7 +42,7 @@ class ClientPage:
         )
         self._seconds = {size: seconds.labels(CLIENT, size) for size in BODY_SIZES}
         requests = Counter("ref_client_requests", "Attempts that ended", (*_FIXED, "outcome"), registry=registry)
-        self._outcomes = {outcome: requests.labels(CLIENT, outcome) for outcome in _OUTCOMES}
+        self._outcomes = {outcome: requests.labels(CLIENT, outcome.value) for outcome in _OUTCOMES}
         self._retries = self._counter("ref_client_retries", "Attempts after the first of a request")
         self._sent = self._counter("ref_client_sent_bytes", "Bodies sent")
         self._received = self._counter("ref_client_received_bytes", "Bodies of answers read")
@@ -71,7 +69,7 @@ class ClientPage:
         self._in_flight.dec()
         self._outcomes[outcome].inc()
         self._received.inc(answer_bytes)
-        if outcome == "answered":
+        if outcome is Ending.ANSWERED:
             self._seconds[body_size(content_bytes)].observe(seconds)
 
     def traces(self) -> list[aiohttp.TraceConfig]:
@@ -108,7 +106,7 @@ class CountingTransport:
 
     async def send(self, content: bytes, request_id: str, attempt: int) -> Reply:
         began, received = perf_counter(), 0
-        outcome: Ending = "timed_out"  # where the attempt is cancelled on its way
+        outcome = Ending.TIMED_OUT  # if the attempt is cancelled
         self._page.began(len(content), attempt)
         try:
             reply = await self._transport.send(content, request_id, attempt)

@@ -25,7 +25,7 @@ class Latencies:
             self._counts.record_value(min(_HIGHEST, max(_LOWEST, round(value * 1e6))))
 
     def add(self, counts: HdrHistogram) -> None:
-        """Adds all values of another one, count by count. Raises ValueError where its buckets are not the same."""
+        """Add the counts of another histogram. Raises ValueError if its buckets differ."""
         settings = (counts.lowest_trackable_value, counts.highest_trackable_value, counts.significant_figures)
         if settings != (_LOWEST, _HIGHEST, _DIGITS):
             raise ValueError(f"its range and digits are {settings}")
@@ -49,12 +49,12 @@ class Latencies:
         return float(self._counts.get_value_at_percentile(whole) / 1e6)
 
     def encoded(self) -> str:
-        """As every HdrHistogram library reads it (V2, compressed, base64)."""
+        """Encode it for any HdrHistogram library (V2, compressed, base64)."""
         return str(self._counts.encode().decode("ascii"))
 
 
 def merged(texts: Iterable[str]) -> Latencies:
-    """The distribution of all values of several encoded ones. Raises SourceError for anything else."""
+    """Merge encoded histograms. Raises SourceError for an invalid one."""
     whole = Latencies()
     for text in texts:
         if len(text) > _MAX_TEXT:
@@ -67,8 +67,8 @@ def merged(texts: Iterable[str]) -> Latencies:
 
 
 def rank(count: int, share: float) -> int:
-    """Which of `count` values in order, from 1, is the smallest that `share` of them do not exceed."""
-    return max(1, math.ceil(round(count * share, 9)))  # 0.07 · 100 is 7.000000000000001 to a computer
+    """The rank (from 1) of the smallest of `count` values that `share` of them do not exceed."""
+    return max(1, math.ceil(round(count * share, 9)))  # 0.07 · 100 is 7.000000000000001 in floating point
 
 
 def quantile(ordered: Sequence[float], share: float) -> float | None:

@@ -1,4 +1,7 @@
-"""The request mix: shares of short and long, text and audio, sessions, and malformed bodies."""
+"""The request mix: shares of short and long, text and audio, sessions, and malformed bodies.
+
+The constants are shared with the reference server: audio frame rate, classes of body size, latency buckets.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,20 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from latdoctor.load.protocol import FRAMES_PER_SECOND
+FRAMES_PER_SECOND = 25  # of audio; one frame is one token to the model
+SMALL_BODY_BYTES = 1024  # a body up to here fits one packet of any network with its headers
+BODY_SIZES = ("small", "large")
+# 0.0005·1.5ⁿ up to 60 s: a quantile from these buckets is at most 22 % off.
+SECONDS = tuple(float(f"{0.0005 * 1.5**n:.6g}") for n in range(29))
+
+
+def body_size(content_bytes: int) -> str:
+    """The class of a request body (one of BODY_SIZES) on the server's and the client's metrics page."""
+    return BODY_SIZES[content_bytes > SMALL_BODY_BYTES]
+
 
 MALFORMED = "malformed"
-MOST_TURNS = 20  # of a transcript: what the server takes
+MOST_TURNS = 20  # of a transcript: the server's limit
 MOST_WORDS = 4000  # of a transcript; well under the server's limit of 64 KiB for a body
 
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -19,11 +32,11 @@ Length = Annotated[int, Meta(ge=1, le=100_000)]  # tokens
 
 
 class Mix(Struct, frozen=True, forbid_unknown_fields=True):
-    """Shares of all requests. Lengths are tokens, drawn evenly from a range; a text has one word a token.
+    """Shares of all requests. Lengths are in tokens, uniform over a range; a text has one word per token.
 
     The default lengths are those of a customer-service desk: short turns, and a few long recordings.
-    `sessions` is how many conversations the requests belong to; 0: none. Each request of a conversation carries the
-    texts of the turns before, as chat clients do.
+    `sessions` is the number of conversations; 0: none. Each request of a conversation includes the texts of the turns
+    before, as chat clients do.
     """
 
     long_share: Share = 0.15
@@ -40,16 +53,16 @@ class Mix(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Turn(Struct, frozen=True, gc=False):
-    """A text by its first word and its length in words."""
+    """A text: the index of its first word, and its length in words."""
 
     place: int
     tokens: int
 
 
 class RequestContent(Struct, frozen=True, gc=False):
-    """One request's content; `place` is where its words begin, or which wrong body it is.
+    """The content of one request; `place` is the index of its first word or of its malformed body.
 
-    `before` are the texts of the same session's earlier requests.
+    `before` are the texts of earlier requests of the same session.
     """
 
     kind: str
@@ -60,11 +73,11 @@ class RequestContent(Struct, frozen=True, gc=False):
 
 
 def draw(mix: Mix, rng: Random) -> RequestContent:
-    """The next request of `mix`. Always six numbers are drawn, so that another share changes no other request."""
-    wrong, long, audio, length, place, session = (rng.random() for _ in range(6))
+    """Draw the next request of `mix`, always with six random numbers, so that a share changes no other request."""
+    malformed, long, audio, length, place, session = (rng.random() for _ in range(6))
     size = "long" if long < mix.long_share else "short"
     low, high = mix.long_tokens if size == "long" else mix.short_tokens
-    kind = MALFORMED if wrong < mix.malformed_share else f"{size}-{'audio' if audio < mix.audio_share else 'text'}"
+    kind = MALFORMED if malformed < mix.malformed_share else f"{size}-{'audio' if audio < mix.audio_share else 'text'}"
     return RequestContent(
         kind=kind,
         tokens=low + int(length * (high - low + 1)),
@@ -99,7 +112,7 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 def body(ask: RequestContent, request_id: str, attempt: int) -> bytes:
     """The body of one attempt; `attempt` 0 is the first."""
     if ask.kind == MALFORMED:
-        return _WRONG[ask.place % len(_WRONG)]
+        return _MALFORMED_BODIES[ask.place % len(_MALFORMED_BODIES)]
     fields: dict[str, object] = {"request_id": request_id, "attempt": attempt}
     if ask.kind.endswith("audio"):
         fields["audio_seconds"] = ask.tokens / FRAMES_PER_SECOND
@@ -113,7 +126,7 @@ def body(ask: RequestContent, request_id: str, attempt: int) -> bytes:
 
 
 def _text(place: int, words: int) -> str:
-    """`words` words from an endless text, so that a body is made in microseconds while the run goes on."""
+    """Return `words` words of an endless text; it takes microseconds, because it runs during the load."""
     rounds, rest = divmod(words, len(_WORDS))
     turned = _WORDS[place:] + _WORDS[:place] if place + rest > len(_WORDS) or rounds else _WORDS[place : place + rest]
     return " ".join(turned * rounds + turned[:rest])
@@ -127,7 +140,7 @@ gift voucher expired discount code does work speak to someone about contract ren
 thanks help me urgent still waiting since monday yesterday morning I we you can could would have been told that
 """
 _WORDS = Random(0).choices(_VOCABULARY.split(), k=4096)  # noqa: S311  # filler text, no secret
-_WRONG = (
+_MALFORMED_BODIES = (
     b"{",
     b"[]",
     b"{}",

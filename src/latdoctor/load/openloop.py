@@ -1,13 +1,15 @@
-"""Sends a schedule on time, whatever the server does, and records the outcome of each request.
+"""The open loop: sends a schedule on time, independently of the server, and records the outcome of each request.
 
-Latency counts from the planned instant (G. Tene, How NOT to Measure Latency, 2013): a request that the generator or
-a frozen server delays carries the whole delay. Nothing waits for an answer before the next request is sent.
+Latency counts from the planned time (G. Tene, How NOT to Measure Latency, 2013), so a delay by the generator or by a
+frozen server is part of it. No request waits for the response to another. `saturation` is the closed loop that measures
+a server's capacity.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from enum import StrEnum
 from types import TracebackType
 from typing import Protocol
 
@@ -16,18 +18,73 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.load.latencies import quantile
-from latdoctor.load.mix import body
-from latdoctor.load.plan import LoadPlan, PlannedRequest, generator
-from latdoctor.load.request_outcome import (
-    BAD_ANSWER,
-    NO_CONNECTION,
-    RESET,
-    TIMEOUT,
-    Reply,
-    RequestOutcome,
-    ending_of,
-    retry_delay,
-)
+from latdoctor.load.mix import Conversations, Mix, body, draw
+from latdoctor.load.plan import LoadPlan, PlannedRequest, RetryKind, RetryPolicy, generator
+
+
+class Ending(StrEnum):
+    """How a request or an attempt ended."""
+
+    ANSWERED = "answered"
+    REFUSED = "refused"  # 429 or 503: load shedding
+    REJECTED = "rejected"  # another 4xx: an error of the request
+    FAILED = "failed"  # 5xx, no connection, a broken or wrong response
+    TIMED_OUT = "timed_out"
+    NOT_SENT = "not_sent"  # the limit of requests in flight was reached
+
+
+# The outcome of an attempt without an HTTP status.
+TIMEOUT, NO_CONNECTION, RESET, BAD_ANSWER = "timeout", "no-connection", "reset", "bad-answer"
+_RETRIED = frozenset({Ending.REFUSED, Ending.FAILED, Ending.TIMED_OUT})  # endings that may succeed on a retry
+
+
+class Reply(Struct, frozen=True, gc=False):
+    """The outcome of one attempt: an HTTP status as text or one of the codes above; Retry-After in seconds.
+
+    `content_bytes` is the size of the response body.
+    """
+
+    status: str
+    retry_after: float | None = None
+    content_bytes: int = 0
+
+
+class RequestOutcome(Struct, frozen=True, gc=False):
+    """The outcome of one planned request. `took` and `late` are seconds from its planned time.
+
+    `statuses` has one entry per attempt; empty for a request that was not sent.
+    """
+
+    index: int
+    took: float
+    late: float
+    ending: Ending
+    statuses: tuple[str, ...] = ()
+
+
+def ending_of(status: str) -> Ending:
+    """Return the ending of an attempt with this status."""
+    if status == TIMEOUT:
+        return Ending.TIMED_OUT
+    if status.startswith("2"):
+        return Ending.ANSWERED
+    if status in {"429", "503"}:
+        return Ending.REFUSED
+    return Ending.REJECTED if status.startswith("4") else Ending.FAILED
+
+
+def retry_delay(policy: RetryPolicy, made: int, reply: Reply, chance: float) -> float | None:
+    """Return the seconds until the next attempt after `made` attempts; None: no retry.
+
+    `chance` in [0, 1) is the jitter, drawn by the caller from a seeded generator.
+    """
+    if policy.kind is RetryKind.NONE or made >= policy.attempts or ending_of(reply.status) not in _RETRIED:
+        return None
+    if policy.kind is RetryKind.IMMEDIATE:
+        return 0.0
+    ceiling = min(policy.max_ms, policy.base_ms * 2.0 ** (made - 1)) / 1000
+    return max(chance * ceiling, reply.retry_after or 0.0)
+
 
 PATH = "/v1/intent"
 _MAX_ANSWER = 64 * 1024
@@ -50,7 +107,7 @@ class HttpTransport:
     async def __aenter__(self) -> HttpTransport:
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=None),  # the run gives up by itself, and counts it
+            timeout=aiohttp.ClientTimeout(total=None),  # the run has its own timeout, which it counts
             cookie_jar=aiohttp.DummyCookieJar(),
             headers={"Content-Type": "application/json"},
             trace_configs=self._traces,
@@ -63,7 +120,7 @@ class HttpTransport:
         await self._session.close()
 
     async def send(self, content: bytes, request_id: str, attempt: int) -> Reply:
-        """One attempt; what goes wrong on the way is the reply's status."""
+        """Send one attempt; a failure is the status of the reply."""
         headers = {"X-Request-Id": request_id, "X-Attempt": str(attempt)}
         try:
             async with self._session.post(self._url, data=content, headers=headers, allow_redirects=False) as response:
@@ -86,7 +143,7 @@ class HttpTransport:
 
 
 async def _read(response: aiohttp.ClientResponse) -> bytes | None:
-    """The whole answer, or None where it is larger than any answer may be."""
+    """Read the response body; None beyond _MAX_ANSWER bytes."""
     parts: list[bytes] = []
     left = _MAX_ANSWER
     async for part in response.content.iter_any():
@@ -99,19 +156,20 @@ async def _read(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; its other form, a date, is not what such servers send."""
+    """Retry-After in seconds; None for its other form, a date, which such servers do not send."""
     return float(header) if header is not None and header.isascii() and header.isdigit() and len(header) < 6 else None
 
 
 class Transport(Protocol):
-    """Carries one attempt. It never raises for what the server or the network does: that is a status."""
+    """Sends one attempt. Failures of the server or the network are statuses, never exceptions."""
 
     async def send(self, content: bytes, request_id: str, attempt: int) -> Reply: ...
 
 
 class Progress(Struct, frozen=True, tag="progress"):
-    """Where a run stands. `p50` and `p99` are of the requests that ended since the last report (None: none did);
-    `oldest` is how long the oldest unanswered one has waited. Times in seconds."""
+    """The state of a run. `p50` and `p99` are of the requests that ended since the last report (None: none did);
+    `oldest` is the age of the oldest unanswered request. Times in seconds.
+    """
 
     elapsed: float
     of: float
@@ -126,7 +184,7 @@ class Progress(Struct, frozen=True, tag="progress"):
 
 
 class OpenLoop:
-    """One run. `clock` gives seconds of any monotonic clock."""
+    """One run. `clock` returns seconds of a monotonic clock."""
 
     def __init__(
         self, plan: LoadPlan, planned: tuple[PlannedRequest, ...], transport: Transport, clock: Callable[[], float]
@@ -142,7 +200,7 @@ class OpenLoop:
         self.most_in_flight = 0
 
     async def run(self) -> None:
-        """Sends everything and waits for the last answer, which the timeouts bound."""
+        """Send all requests and wait for the last response, at most until its timeout."""
         self._start = self._clock()
         async with asyncio.TaskGroup() as tasks:
             for planned in self._planned:
@@ -151,8 +209,8 @@ class OpenLoop:
                 self._phase = planned.phase
                 late = self._clock() - self._start - planned.at
                 if len(self._waiting) >= self._plan.max_in_flight:
-                    # Counts with the timeout at least: it would not have been answered at once.
-                    self._ended(RequestOutcome(planned.index, max(late, self._plan.timeout_s), late, "not_sent"))
+                    # Counts with at least the timeout: it would not have been answered immediately.
+                    self._ended(RequestOutcome(planned.index, max(late, self._plan.timeout_s), late, Ending.NOT_SENT))
                     continue
                 self._waiting[planned.index] = planned.at
                 self.most_in_flight = max(self.most_in_flight, len(self._waiting))
@@ -169,7 +227,7 @@ class OpenLoop:
         return not self.stopped
 
     async def _follow(self, planned: PlannedRequest) -> None:
-        """One request through all its attempts."""
+        """Send one request with all its attempts."""
         due = self._start + planned.at
         late = self._clock() - due
         statuses: list[str] = []
@@ -186,8 +244,8 @@ class OpenLoop:
         self._ended(RequestOutcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses)))
 
     def _chance(self, index: int, made: int) -> float:
-        """The jitter of one retry, by the plan's seed: the order in which requests fail does not change it."""
-        if self._plan.retry.kind != "backoff":
+        """Return the jitter of one retry, from the plan's seed, so that the order of failures does not change it."""
+        if self._plan.retry.kind is not RetryKind.BACKOFF:
             return 0.0
         return generator(self._plan.seed, f"{index}/retry/{made}").random()
 
@@ -203,7 +261,7 @@ class OpenLoop:
     def _ended(self, outcome: RequestOutcome) -> None:
         self.outcomes.append(outcome)
         self._recent.append(outcome.took)
-        self._errors += outcome.ending not in {"answered", "rejected"}
+        self._errors += outcome.ending not in {Ending.ANSWERED, Ending.REJECTED}
 
     def progress(self) -> Progress:
         """The progress so far; the next report counts from here."""
@@ -222,3 +280,59 @@ class OpenLoop:
             p50=quantile(recent, 0.5),
             p99=quantile(recent, 0.99),
         )
+
+
+_RAMP = 0.25  # share of the time in which the queue fills; not measured
+
+
+class Saturation(Struct, frozen=True, tag="saturation"):
+    """Answers per second with `in_flight` concurrent requests, over `seconds` without the ramp.
+
+    A capacity, not a latency: each of the `in_flight` clients waits for its answer before the next request.
+    """
+
+    rate: float
+    seconds: float
+    in_flight: int
+    answered: int
+    other: int
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.answered = self.other = self.next = 0
+
+
+async def saturation(
+    plan: LoadPlan, mix: Mix, transport: Transport, clock: Callable[[], float], seconds: float, in_flight: int
+) -> Saturation:
+    """Measure the capacity of a server with a closed loop: scenarios scale their load by it.
+
+    Keeps `in_flight` requests of `mix` in flight for `seconds`; returns once the last is answered or timed out.
+    """
+    contents = generator(plan.seed, "saturate/mix")
+    tally, conversations = _Tally(), Conversations()
+    begin = clock() + seconds * _RAMP
+    end = begin + seconds * (1 - _RAMP)
+
+    async def send_requests() -> None:
+        while clock() < end:
+            number, ask = tally.next, conversations.joined(draw(mix, contents))
+            tally.next += 1
+            request_id = f"{plan.seed}-saturate-{number}"
+            try:
+                async with asyncio.timeout(plan.timeout_s):
+                    status = (await transport.send(body(ask, request_id, 0), request_id, 0)).status
+            except TimeoutError:
+                status = TIMEOUT
+            if begin <= clock() < end:
+                answered = ending_of(status) is Ending.ANSWERED
+                tally.answered += answered
+                tally.other += not answered
+            if ending_of(status) is not Ending.ANSWERED:
+                await asyncio.sleep(0.01)  # limits the request rate against a server that refuses at once
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(in_flight):
+            tasks.create_task(send_requests())
+    return Saturation(tally.answered / (end - begin), end - begin, in_flight, tally.answered, tally.other)

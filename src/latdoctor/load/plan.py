@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
+from enum import StrEnum
 from pathlib import Path
 from random import Random
-from typing import Annotated, Literal
+from typing import Annotated
 from urllib.parse import urlsplit
 
 import msgspec
@@ -53,25 +54,32 @@ class LoadPhase(Struct, frozen=True, forbid_unknown_fields=True):
     mix: Mix = Mix()
 
 
+class RetryKind(StrEnum):
+    """When a failed attempt is repeated."""
+
+    NONE = "none"
+    IMMEDIATE = "immediate"
+    BACKOFF = "backoff"  # after a random time up to base·2ⁿ, and never less than the server's Retry-After
+
+
 class RetryPolicy(Struct, frozen=True, forbid_unknown_fields=True):
     """The retry policy for refused, failed and timed-out requests.
 
-    `immediate` asks again at once. `backoff` waits a random time up to base·2ⁿ (full jitter: M. Brooker, Exponential
-    Backoff and Jitter, 2015), and never less than the server's Retry-After.
+    The backoff has full jitter (M. Brooker, Exponential Backoff and Jitter, 2015).
     """
 
-    kind: Literal["none", "immediate", "backoff"] = "none"
+    kind: RetryKind = RetryKind.NONE
     attempts: Annotated[int, Meta(ge=1, le=20)] = 3  # in all, the first included
     base_ms: Annotated[float, Meta(gt=0, le=60_000)] = 100.0
     max_ms: Annotated[float, Meta(gt=0, le=600_000)] = 5000.0
 
 
 class LoadPlan(Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole run, decided before it begins. Times are seconds unless the name says otherwise.
+    """The whole run, fixed before it begins. Times are seconds unless the name says otherwise.
 
-    `timeout_s`: how long one attempt is waited for. `slo_s`: an answer within this time is good. Requests of the first
-    `warm_up_s` are sent but not measured. `max_in_flight` bounds memory: requests beyond it count as not sent.
-    `late_ms`: how late the generator may wake up (P99) before the run counts as spoiled.
+    `timeout_s`: of one attempt. `slo_s`: a response within this time is good. Requests of the first `warm_up_s` are
+    sent but not measured. `max_in_flight` limits memory: requests beyond it count as not sent. `late_ms`: the lateness
+    of the generator (P99) beyond which the run counts as spoiled.
     """
 
     phases: Annotated[tuple[LoadPhase, ...], Meta(min_length=1, max_length=MAX_PHASES)]
@@ -92,16 +100,16 @@ class LoadPlan(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def seconds(self) -> float:
-        """The length of the schedule; the last answers come after it."""
+        """The length of the schedule; the last responses arrive after it."""
         return sum(phase.seconds for phase in self.phases)
 
     def starts(self) -> tuple[float, ...]:
-        """When each phase begins, in seconds from the start of the run."""
+        """The start of each phase, in seconds from the start of the run."""
         return tuple(sum(phase.seconds for phase in self.phases[:index]) for index in range(len(self.phases)))
 
 
 def read(path: Path) -> LoadPlan:
-    """The plan in a YAML (or JSON) file. Raises DefinitionError with the line of what is wrong."""
+    """Read the plan in a YAML or JSON file. Raises DefinitionError with the line of the problem."""
     node = strict_yaml.load(path)
     try:
         return msgspec.convert(node.plain(), LoadPlan, strict=False)
@@ -111,7 +119,7 @@ def read(path: Path) -> LoadPlan:
 
 
 def _where(node: strict_yaml.Node, place: str) -> str:
-    """The line of the value that msgspec calls, say, `.phases[1].seconds`; of its parent where that is missing."""
+    """The line of the value with msgspec's path, such as `.phases[1].seconds`; of its parent where it is missing."""
     for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", place):
         child: strict_yaml.Node | None = None
         if key and isinstance(node.value, dict):
@@ -128,7 +136,7 @@ MAX_REQUESTS = 500_000  # their records are in memory until the run ends
 
 
 class PlannedRequest(Struct, frozen=True, gc=False):
-    """One request as planned: `at` is seconds from the start of the run, `phase` an index."""
+    """A planned request: `at` in seconds from the start of the run, `phase` an index."""
 
     index: int
     at: float
@@ -137,9 +145,9 @@ class PlannedRequest(Struct, frozen=True, gc=False):
 
 
 def schedule(plan: LoadPlan) -> tuple[PlannedRequest, ...]:
-    """Every request of `plan` in the order of time. Raises UsageError for a plan of too many or of none.
+    """Return the requests of `plan` by time. Raises UsageError for none or more than MAX_REQUESTS.
 
-    Instants and contents come from generators of their own: another mix leaves every instant where it was.
+    Times and contents have separate random generators, so another mix does not change the times.
     """
     expected = sum(phase.arrivals.expected(phase.seconds) for phase in plan.phases)
     if expected > MAX_REQUESTS:
@@ -159,10 +167,10 @@ def schedule(plan: LoadPlan) -> tuple[PlannedRequest, ...]:
 
 
 def generator(seed: int, purpose: str) -> Random:
-    """A generator for one purpose; text seeds are hashed the same by every Python."""
+    """Return a random generator for one purpose; every Python hashes text seeds the same way."""
     return Random(f"{seed}/{purpose}")  # noqa: S311  # a repeatable schedule, no secret
 
 
 def digest(planned: tuple[PlannedRequest, ...]) -> str:
-    """Equal schedules have equal digests: two runs can be shown to have offered the same."""
+    """A digest of the schedule, to prove that two runs offered the same load."""
     return hashlib.sha256(msgspec.json.encode(planned)).hexdigest()[:16]

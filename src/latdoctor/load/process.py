@@ -14,13 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.load.openloop import Progress
+from latdoctor.load.openloop import Progress, Saturation
 from latdoctor.load.plan import LoadPlan, check_address, schedule
-from latdoctor.load.saturation import Saturation
 from latdoctor.load.summary import LoadResult
 from latdoctor.sanitize import clean
 
-IN_FLIGHT = 128  # deep enough that every scheduler finds all the requests it can use
+IN_FLIGHT = 128  # enough for the batches of every scheduler
 
 
 class LoadOrder(Struct, frozen=True):
@@ -65,7 +64,7 @@ class LoadProcess:
     def __init__(self, order: LoadOrder) -> None:
         self._messages: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed in __exit__; a pipe could fill up
-        # A session of its own: Ctrl-C reaches only the caller, who may then stop the run and still have its result.
+        # A session of its own: Ctrl-C reaches only the caller, which may then stop the run and keep its result.
         self._process = subprocess.Popen(  # our own interpreter and module
             [sys.executable, "-m", "latdoctor.load"],
             stdin=subprocess.PIPE,
@@ -104,14 +103,14 @@ class LoadProcess:
         return message.at
 
     def wait(self, on_progress: Callable[[Progress], None] | None = None) -> LoadResult:
-        """The result, once the run is over. Raises OperationError if the generator breaks."""
+        """The result, once the run is over. Raises OperationError if the generator fails."""
         while not isinstance(message := self._next(), RunEnded):
             if isinstance(message, Progress) and on_progress is not None:
                 on_progress(message)
         return message.result
 
     def wait_saturation(self) -> Saturation:
-        """The completed rate, of an order to saturate. Raises OperationError if the generator breaks."""
+        """The completed rate, of an order to saturate. Raises OperationError if the generator fails."""
         message = self._next()
         if not isinstance(message, Saturation):
             raise OperationError(f"unexpected {type(message).__name__} instead of the measured capacity")
@@ -135,7 +134,7 @@ def start_load(
 
     With a `metrics_port` (0: a free one) the run serves its metrics page; `LoadProcess.metrics` has its address.
     """
-    schedule(plan)  # a bad plan is refused here, not in the other process
+    schedule(plan)  # an invalid plan is refused here instead of in the other process
     check_address(address, remote=remote)
     return LoadProcess(LoadOrder(plan, address, report_s, metrics_port=metrics_port))
 

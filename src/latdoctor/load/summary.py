@@ -15,16 +15,15 @@ from msgspec import Struct
 
 from latdoctor.load.latencies import Latencies, merged, quantile
 from latdoctor.load.mix import MALFORMED
+from latdoctor.load.openloop import Ending, RequestOutcome
 from latdoctor.load.plan import LoadPlan, PlannedRequest, digest
-from latdoctor.load.request_outcome import RequestOutcome
 
 
 class RequestCounts(Struct, frozen=True):
-    """Requests by how they ended. They end in exactly one way: `requests` is the sum of the next six.
+    """Requests by `Ending`: `requests` is the sum of the next six.
 
-    `refused`: 429 or 503. `rejected`: another 4xx. `failed`: 5xx, no connection, a broken or wrong answer. `timed_out`:
-    the last attempt was given up. `not_sent`: the bound on requests in flight was reached. `attempts` were sent in
-    all; `retries` of them were not the first. `good`: answered within the SLO.
+    `attempts` is the number sent in all; `retries` of them were not the first of their request. `good`: answered within
+    the SLO.
     """
 
     requests: int = 0
@@ -194,7 +193,7 @@ def series_csv(result: LoadResult) -> str:
     return text.getvalue()
 
 
-_TIMED = frozenset({"answered", "timed_out", "not_sent"})  # endings that count towards the latencies
+_TIMED = frozenset({Ending.ANSWERED, Ending.TIMED_OUT, Ending.NOT_SENT})  # endings that count towards the latencies
 # Lateness is part of every latency: up to a tenth of the P99 it changes no conclusion.
 _LATE_SHARE = 0.1
 # A generator this busy handles responses late, even if it wakes up on time.
@@ -285,10 +284,10 @@ def _timed(pairs: Sequence[Pair]) -> Iterable[float]:
 
 
 def _counts(plan: LoadPlan, pairs: Sequence[Pair]) -> RequestCounts:
-    endings = Counter[str](outcome.ending for _, outcome in pairs)
+    endings = Counter(outcome.ending.value for _, outcome in pairs)
     attempts = sum(len(outcome.statuses) for _, outcome in pairs)
     good = sum(
-        outcome.ending == "answered" and outcome.took <= plan.slo_s and planned.ask.kind != MALFORMED
+        outcome.ending is Ending.ANSWERED and outcome.took <= plan.slo_s and planned.ask.kind != MALFORMED
         for planned, outcome in pairs
     )
     retries = attempts - sum(bool(outcome.statuses) for _, outcome in pairs)

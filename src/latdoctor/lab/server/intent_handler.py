@@ -28,7 +28,7 @@ from latdoctor.lab.server.request_context import RequestContext
 from latdoctor.lab.server.request_parser import parse
 from latdoctor.lab.server.stage_handlers import StageHandlers
 from latdoctor.lab.server.stages import Stages
-from latdoctor.load.protocol import FRAMES_PER_SECOND
+from latdoctor.load.mix import FRAMES_PER_SECOND
 
 _SPARE = 512  # requests that may be on their way beside those that may wait
 CLIENT_GONE = 499  # as nginx logs it; never delivered

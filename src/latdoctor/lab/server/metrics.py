@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 
 from latdoctor.lab.server.schedulers.admission import Prediction
 from latdoctor.lab.server.schedulers.batch import Batch
-from latdoctor.load.protocol import BODY_SIZES, SECONDS, body_size
+from latdoctor.load.mix import BODY_SIZES, SECONDS, body_size
 
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)
 TOKENS = tuple(float(bound) for n in range(4, 17) for bound in (2**n, 3 * 2 ** (n - 1)))

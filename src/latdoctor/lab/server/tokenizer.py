@@ -6,7 +6,7 @@ import re
 import zlib
 from typing import TYPE_CHECKING
 
-from latdoctor.load.protocol import FRAMES_PER_SECOND
+from latdoctor.load.mix import FRAMES_PER_SECOND
 
 if TYPE_CHECKING:
     import numpy as np

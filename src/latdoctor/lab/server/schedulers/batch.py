@@ -7,7 +7,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from latdoctor.load.protocol import FRAMES_PER_SECOND
+from latdoctor.load.mix import FRAMES_PER_SECOND
 
 
 class Work(Struct, frozen=True):

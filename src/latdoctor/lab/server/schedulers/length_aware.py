@@ -12,7 +12,7 @@ from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, co
 from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.schedulers.token_budget import GrownBatch, window
-from latdoctor.load.protocol import FRAMES_PER_SECOND
+from latdoctor.load.mix import FRAMES_PER_SECOND
 
 
 class LengthBuckets(SchedulingRule):
