@@ -13,9 +13,10 @@ from typing import Any
 from msgspec import Struct
 
 from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.intent_model import INTENTS, IntentModel
+from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory import build as build_pool
-from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, IntentModel
-from latdoctor.lab.server.request_context import ModelInput
+from latdoctor.lab.server.network import FRAME_WIDTH
 from latdoctor.lab.server.tokenizer import audio_frames, text_tokens
 
 MOST_WASTE = 0.3  # of a group's computed tokens, with `grouped`: what the reference server allows a batch

@@ -14,7 +14,7 @@ from msgspec import Struct
 from latdoctor.lab.server import serve as lifecycle
 from latdoctor.lab.server.config import ModelSettings, ServerConfig
 from latdoctor.lab.server.inference_server import ModelBackend
-from latdoctor.lab.server.request_context import ModelInput
+from latdoctor.lab.server.intent_request import ModelInput
 
 
 class Nothing(Struct, frozen=True):
@@ -53,12 +53,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     port = parser.parse_args().port
-    real = lifecycle.real_brain
+    real = lifecycle.torch_backend
 
-    def null_brain(config: ServerConfig) -> ModelBackend:
+    def null_backend(config: ServerConfig) -> ModelBackend:
         return dataclasses.replace(real(config), model=NullModel(config.model))
 
-    lifecycle.real_brain = null_brain
+    lifecycle.torch_backend = null_backend
     lifecycle.serve(lifecycle.ServeOptions(port=port))
 
 

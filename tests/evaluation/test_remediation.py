@@ -378,7 +378,7 @@ def test_runs_are_resumed_and_a_spoiled_one_is_repeated(tmp_path: Path) -> None:
 
 def test_incident_on_a_real_server_is_remediated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batcher that waits for company: it is looked at, a playbook is run, and the clients are better off."""
-    from latdoctor.lab.faults.types import ConfigureFault
+    from latdoctor.lab.faults.injection import ConfigureFault
 
     scenario = Scenario(
         id="waits-too-long",

@@ -12,18 +12,19 @@ import pytest
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.admin_client import AdminClient, AdminRefusedError
-from latdoctor.lab.faults.injection import InjectionTargets, inject
-from latdoctor.lab.faults.toxics import Latency, Toxic
-from latdoctor.lab.faults.types import (
+from latdoctor.lab.faults.injection import (
     AgentFault,
     ConfigureFault,
     Fault,
+    InjectionTargets,
     KillFault,
     LimitFault,
     NetworkFault,
     RestartFault,
     WeightsFault,
+    inject,
 )
+from latdoctor.lab.faults.toxics import Latency, Toxic
 from tests.cli.running import run
 
 TOXIC = Toxic("late", Latency(0.1), 30.0)

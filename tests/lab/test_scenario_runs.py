@@ -9,7 +9,7 @@ import pytest
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.errors import DefinitionError, UsageError
 from latdoctor.lab.admin_client import typed_knobs
-from latdoctor.lab.faults.types import AgentFault, ConfigureFault
+from latdoctor.lab.faults.injection import AgentFault, ConfigureFault
 from latdoctor.lab.metrics_snapshot import MetricsDelta, MetricsPage, MetricsSnapshot
 from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import (

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.errors import DefinitionError, UsageError
-from latdoctor.lab.server.request_parser import MAX_BODY_BYTES
+from latdoctor.lab.server.intent_request import MAX_BODY_BYTES
 from latdoctor.load import plan as plans
 from latdoctor.load.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Ramp, Replay
 from latdoctor.load.mix import MALFORMED, MOST_TURNS, MOST_WORDS, Mix, RequestContent, body, draw

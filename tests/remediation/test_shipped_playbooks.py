@@ -19,7 +19,7 @@ from latdoctor.dialects.loader import shipped as dialects
 from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.lab.server.config import ServerConfig, knobs, patched
-from latdoctor.lab.server.router_config import RouterConfig
+from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.remediation.actions.field_values import parse as as_knob
 from latdoctor.remediation.observation import Observation, judged
 from latdoctor.remediation.parameters import filled, shown, typed

@@ -133,9 +133,9 @@ def serve(
     """
     need_extra()
     from latdoctor.lab.server import serve_replicas
-    from latdoctor.lab.server.admin import admin_token
+    from latdoctor.lab.server.admin_http import admin_token
     from latdoctor.lab.server.config import load_config
-    from latdoctor.lab.server.router_config import parse_router_settings
+    from latdoctor.lab.server.load_balancing import parse_router_settings
     from latdoctor.lab.server.serve import ServeOptions
     from latdoctor.lab.server.serve import serve as run
 
@@ -158,7 +158,7 @@ def serve(
 
 def _agent() -> Agent:
     """The fault agent, imported only with --fault-agent."""
-    from latdoctor.lab.faults.agent import attach
+    from latdoctor.lab.faults.server_agent import attach
 
     return attach
 

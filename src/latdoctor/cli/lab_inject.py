@@ -14,8 +14,7 @@ import typer
 from latdoctor.errors import UsageError
 
 if TYPE_CHECKING:
-    from latdoctor.lab.faults.injection import InjectionTargets
-    from latdoctor.lab.faults.types import Fault
+    from latdoctor.lab.faults.injection import Fault, InjectionTargets
     from latdoctor.lab.run_report import ServerLoad
     from latdoctor.lab.scenario import Scenario
 
@@ -45,7 +44,7 @@ def proxy(
 
     need_extra()
     from latdoctor.lab.faults.proxy_control import ProxyOptions, run
-    from latdoctor.lab.server.admin import ADMIN_TOKEN_VARIABLE, admin_token
+    from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE, admin_token
 
     token = admin_token(admin_token_file)
     if not token:
@@ -188,7 +187,7 @@ def _faults(scenario: Scenario, seconds: float, strength: float) -> tuple[Fault,
 def _lasting(fault: Fault, seconds: float, strength: float) -> Fault:
     from msgspec.structs import replace
 
-    from latdoctor.lab.faults.types import AgentFault, KillFault, NetworkFault, RestartFault
+    from latdoctor.lab.faults.injection import AgentFault, KillFault, NetworkFault, RestartFault
 
     match fault:
         case NetworkFault(_, toxic):
@@ -206,7 +205,7 @@ def _site(
 ) -> InjectionTargets:
     from latdoctor.lab.admin_client import AdminClient
     from latdoctor.lab.faults.injection import InjectionTargets
-    from latdoctor.lab.server.admin import admin_token
+    from latdoctor.lab.server.admin_http import admin_token
     from latdoctor.load.plan import check_address
 
     token = admin_token(token_file)

@@ -8,7 +8,7 @@ from functools import cache
 from msgspec import Struct, structs
 
 from latdoctor.evaluation.ground_truth import RunKind
-from latdoctor.lab.faults.types import Fault
+from latdoctor.lab.faults.injection import Fault
 from latdoctor.lab.run_report import AFTER, BEFORE
 from latdoctor.lab.scenario import (
     INCIDENT,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import hashlib
-import signal
 import sys
 import time
 from collections import OrderedDict
@@ -26,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.http_server import HttpServer, stop_event
 
 FEATURES = 8
 LONGEST_KEY = 200
@@ -121,9 +120,7 @@ async def serve(settings: StoreSettings, host: str, port: int, announce: Callabl
     Raises OperationError where the port is not available, UsageError for settings that make no sense.
     """
     listening = HttpServer(build(settings), host=host, port=port, drain_seconds=5)
-    stop_requested = asyncio.Event()
-    for signal_ in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_, stop_requested.set)
+    stop_requested = stop_event()
     await listening.start()
     announce(listening.url)
     await stop_requested.wait()

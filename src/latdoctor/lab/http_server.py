@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import resource
+import signal
 import socket
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -306,3 +308,17 @@ class HttpServer:
         if self._task is not None:
             await self._task
         self._socket.close()
+
+
+def stop_event(signals: Sequence[signal.Signals] = (signal.SIGTERM, signal.SIGINT)) -> asyncio.Event:
+    """An event that the first of `signals` sets; a second one ends the process at once."""
+    requested = asyncio.Event()
+
+    def request_stop() -> None:
+        if requested.is_set():
+            os._exit(1)
+        requested.set()
+
+    for signal_ in signals:
+        asyncio.get_running_loop().add_signal_handler(signal_, request_stop)
+    return requested

@@ -25,7 +25,7 @@ from msgspec import Meta, Struct
 
 from latdoctor.errors import DefinitionError, Problem, UsageError
 from latdoctor.lab.dependency_service import StoreSettings
-from latdoctor.lab.faults.types import Fault, Knobs
+from latdoctor.lab.faults.injection import Fault, Knobs
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.load.arrivals import Arrivals, OnOff, Poisson
 from latdoctor.load.mix import Mix

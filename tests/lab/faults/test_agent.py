@@ -11,11 +11,10 @@ import msgspec
 import pytest
 import torch
 
-from latdoctor.lab.faults.agent import DISTURBANCES, attach
+from latdoctor.lab.faults.server_agent import DISTURBANCES, attach
 from latdoctor.lab.server.config import MemoryConfig, ServerConfig
-from latdoctor.lab.server.memory import OutOfMemory
 from latdoctor.lab.server.memory import build as build_pool
-from latdoctor.lab.server.memory.pool import MIB
+from latdoctor.lab.server.memory.pool import MIB, OutOfMemory
 from tests.lab.server.running import ADMIN, Running
 
 FOREVER = 3600
@@ -190,7 +189,7 @@ def test_fragmentation_leaves_holes_with_room_for_one_request_and_no_large_batch
         assert stats["inactive_ratio"] > 0.4
         assert stats["fragmentation_ratio"] > 0.8
         assert stats["alloc_oom_total"] == 0
-        pool = server.parts.brain.pool
+        pool = server.parts.backend.pool
         with pytest.raises(OutOfMemory):
             pool.lease((2 * longest,), torch.uint8, long=True)
         pool.compact()  # mends it, as it would in earnest

@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.faults.cgroup_cpu_quota import quota_group
-from latdoctor.lab.faults.process_limits import cpu_quota, memory_squeeze
+from latdoctor.lab.faults.process_limits import cpu_quota, memory_squeeze, quota_group
 
 THREADS = """
 import threading
@@ -216,7 +215,7 @@ def test_what_is_missing_is_said_to_who_may_not(victim: subprocess.Popen[str]) -
         return
     code = (
         "import os, sys\n"
-        "from latdoctor.lab.faults.limit_holder import main\n"
+        "from latdoctor.lab.faults.process_limits import main\n"
         "os.setuid(65534)\n"  # nobody
         f"sys.exit(main([sys.argv[1], '{victim.pid}', '0.5', '5']))\n"
     )

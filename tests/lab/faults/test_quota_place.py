@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.faults.cgroup_cpu_quota import CgroupLocation, locate_cgroup
 from latdoctor.lab.faults.page_reclaim import PAGE, file_pages, file_ranges, part
+from latdoctor.lab.faults.process_limits import CgroupLocation, locate_cgroup
 
 V1 = "30 25 0:26 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n"
 V1_SET = "31 25 0:27 / /sys/fs/cgroup/cpuset rw,relatime - cgroup cgroup rw,cpuset\n"

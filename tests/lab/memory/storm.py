@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 import msgspec
 
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings
-from latdoctor.lab.server.model import IntentModel
+from latdoctor.lab.server.intent_model import IntentModel
+from latdoctor.lab.server.memory import build
 
 FORWARDS = 5
 BATCH = [list(range(1, 401))] * 2
@@ -19,7 +20,7 @@ BATCH = [list(range(1, 401))] * 2
 
 def main() -> None:
     settings = ModelSettings(precision="fp32", layers=2, width=128, warm_up=False)
-    model = IntentModel.build(settings, MemoryConfig(glibc="default"))
+    model = IntentModel(settings, build(MemoryConfig(glibc="default")))
 
     def faults() -> float:
         for _ in range(4):

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig
-from latdoctor.lab.server.memory import BufferLease, OutOfMemory, build
+from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.memory.arena import ArenaPool
+from latdoctor.lab.server.memory.pool import BufferLease, OutOfMemory
 
 MIB = 1 << 20
 BYTE = torch.uint8

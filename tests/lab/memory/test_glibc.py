@@ -71,7 +71,7 @@ def test_what_is_kept_stays_within_the_pool() -> None:
     assert len(addresses) == 5
     for lease in leases:
         lease.release()
-    assert pool.kept_bytes == 1 << 20
+    assert pool.cached_bytes == 1 << 20
 
 
 def test_page_faults_are_those_of_the_watched_forward() -> None:

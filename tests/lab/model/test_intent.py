@@ -12,10 +12,12 @@ import torch
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings
-from latdoctor.lab.server.memory import OutOfMemory
-from latdoctor.lab.server.model import FRAME_WIDTH, INTENTS, POSITIONS, VOCABULARY, IntentModel, ModelInput, Predictions
-from latdoctor.lab.server.model.compiled import BATCHES, LENGTHS, bucket
-from latdoctor.lab.server.model.encoder import resolve_precision
+from latdoctor.lab.server.intent_model import INTENTS, IntentModel, Predictions
+from latdoctor.lab.server.intent_request import ModelInput
+from latdoctor.lab.server.memory import build
+from latdoctor.lab.server.memory.pool import OutOfMemory
+from latdoctor.lab.server.network import BATCHES, FRAME_WIDTH, LENGTHS, POSITIONS, bucket, resolve_precision
+from latdoctor.lab.server.tokenizer import VOCABULARY
 
 ARENA = MemoryConfig(backend="arena", pool_mib=8, segment_mib=2)
 FULL = ModelSettings(precision="fp32")
@@ -23,7 +25,7 @@ SMALL = ModelSettings(precision="fp32", layers=2, width=64)
 
 
 def built(settings: ModelSettings = SMALL, memory: MemoryConfig = ARENA) -> IntentModel:
-    return IntentModel.build(settings, memory)
+    return IntentModel(settings, build(memory))
 
 
 def changed(settings: ModelSettings, **knobs: object) -> ModelSettings:
@@ -205,7 +207,7 @@ class TestCompiled:
 
     def test_each_bucket_is_compiled_once(self) -> None:
         settings = changed(SMALL, compile=True)
-        model = IntentModel.build(settings, ARENA, compiler=lambda graph, _inputs: graph.forward)
+        model = IntentModel(settings, build(ARENA), compiler=lambda graph, _inputs: graph.forward)
         plain = built()
         for batch in ([text(40)], [text(41)], [text(60)]):
             found, wanted = model.forward(batch), plain.forward(batch)

@@ -11,17 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.faults.toxic_stream import EndStream, ForwardBytes, ResetConnection, ToxicStream, WaitUntil
 from latdoctor.lab.faults.toxics import (
     MOST_TOXICS,
     PIECE_SECONDS,
     ActiveToxics,
     Bandwidth,
     Blackhole,
+    EndStream,
+    ForwardBytes,
     Latency,
     Reset,
+    ResetConnection,
     SlowClose,
     Toxic,
+    ToxicStream,
+    WaitUntil,
 )
 
 
@@ -50,7 +54,7 @@ def play(
             line.arrive(coming.pop(0)[1], time())
             if not coming:
                 line.end(time())
-        match line.step(time(), toxics.bearing("down", never)):
+        match line.step(time(), toxics.combined("down", never)):
             case ForwardBytes(data):
                 out.append((time() - start, data))
             case WaitUntil(until):
@@ -163,16 +167,16 @@ def test_delays_add_up_and_the_tightest_limit_counts() -> None:
     toxics = ActiveToxics(Time())
     for name, effect in {"a": Latency(1, 0.5), "b": Latency(2), "c": Bandwidth(10), "d": Bandwidth(20)}.items():
         toxics.add(Toxic(name, effect, 60))
-    found = toxics.bearing("down", never)
+    found = toxics.combined("down", never)
     assert (found.latency, found.jitter, found.bytes_per_second) == (3, 0.5, 10)
-    assert toxics.bearing("up", never).latency == 0
+    assert toxics.combined("up", never).latency == 0
 
 
 @pytest.mark.parametrize(("lot", "met"), [(0.0, True), (0.29, True), (0.31, False)])
 def test_toxicity_is_the_share_of_connections_met(lot: float, met: bool) -> None:
     toxics = ActiveToxics(Time())
     toxics.add(Toxic("some", Blackhole(), 60, toxicity=0.3))
-    assert toxics.bearing("down", lambda _: lot).blackhole is met
+    assert toxics.combined("down", lambda _: lot).blackhole is met
 
 
 @given(lifetimes=st.lists(st.floats(0.001, 3600), min_size=1, max_size=8), after=st.floats(0, 4000))
@@ -183,7 +187,7 @@ def test_a_toxic_is_in_force_for_its_lifetime_and_no_longer(lifetimes: list[floa
     time.seconds += after
     left = {found.toxic.name for found in toxics.active()}
     assert left == {name for name, added in ends.items() if added.expires_at > time()}
-    assert toxics.bearing("down", never).blackhole is bool(left)
+    assert toxics.combined("down", never).blackhole is bool(left)
 
 
 def test_a_toxic_is_addressed_by_its_name() -> None:

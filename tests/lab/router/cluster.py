@@ -14,9 +14,9 @@ import aiohttp
 
 from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server import router_admin
+from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.router import Router
-from latdoctor.lab.server.router_config import RouterConfig
 from latdoctor.lab.server.serve_replicas import Agent
 from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 

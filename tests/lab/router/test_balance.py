@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from latdoctor.lab.server.load_balancing import (
     LEAST_SHARE,
-    POLICIES,
     Candidate,
+    Policy,
     build,
     slow_start_weight,
     sticky_replica,
@@ -22,14 +22,14 @@ def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:
     return [Candidate(f"r{number}", weight, 0, ready_for) for number, weight in enumerate(weights)]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", Policy)
 def test_no_replica_is_chosen_from_an_empty_pool(policy: str) -> None:
-    assert build(policy, 0).choose([]) is None  # type: ignore[arg-type]  # a text in the parameters
+    assert build(Policy(policy), 0).choose([]) is None
 
 
 @given(count=st.integers(1, 8), rounds=st.integers(1, 5))
 def test_in_turn_everybody_gets_the_same(count: int, rounds: int) -> None:
-    balancer = build("round-robin", 0)
+    balancer = build(Policy("round-robin"), 0)
     among = candidates(*range(count))  # weights do not count
     for _ in range(rounds):
         assert sorted(str(balancer.choose(among)) for _ in range(count)) == [f"r{number}" for number in range(count)]
@@ -37,7 +37,7 @@ def test_in_turn_everybody_gets_the_same(count: int, rounds: int) -> None:
 
 @given(weights=st.lists(st.integers(0, 9), min_size=1, max_size=6).filter(any))
 def test_by_weight_each_gets_exactly_its_share_in_every_cycle(weights: list[int]) -> None:
-    balancer = build("weighted", 0)
+    balancer = build(Policy("weighted"), 0)
     among = candidates(*weights)
     for _ in range(3):
         chosen = Counter(balancer.choose(among) for _ in range(sum(weights)))
@@ -45,7 +45,7 @@ def test_by_weight_each_gets_exactly_its_share_in_every_cycle(weights: list[int]
 
 
 def test_by_weight_the_heavy_one_is_spread_and_not_bunched() -> None:
-    balancer = build("weighted", 0)
+    balancer = build(Policy("weighted"), 0)
     among = candidates(5, 1, 1)
     assert [balancer.choose(among) for _ in range(7)] == ["r0", "r0", "r1", "r0", "r2", "r0", "r0"]
 
@@ -55,7 +55,7 @@ def test_by_weight_the_heavy_one_is_spread_and_not_bunched() -> None:
     asked=st.integers(1, 5),
 )
 def test_the_least_loaded_for_its_weight_is_chosen(loads: list[tuple[int, float]], asked: int) -> None:
-    balancer = build("least-loaded", 0)
+    balancer = build(Policy("least-loaded"), 0)
     among = [Candidate(f"r{n}", weight, in_flight, 1e9) for n, (in_flight, weight) in enumerate(loads)]
     able = {one.name: (one.in_flight + 1) / one.weight for one in among if one.weight > 0}
     for _ in range(asked):
@@ -66,12 +66,12 @@ def test_the_least_loaded_for_its_weight_is_chosen(loads: list[tuple[int, float]
 @given(in_flight=st.lists(st.integers(0, 50), min_size=1, max_size=8))
 def test_with_equal_weights_nobody_has_fewer_in_flight_than_the_chosen(in_flight: list[int]) -> None:
     among = [Candidate(f"r{n}", 1, load, 1e9) for n, load in enumerate(in_flight)]
-    chosen = build("least-loaded", 0).choose(among)
+    chosen = build(Policy("least-loaded"), 0).choose(among)
     assert next(one.in_flight for one in among if one.name == chosen) == min(in_flight)
 
 
 def test_equally_loaded_ones_are_asked_in_turn() -> None:
-    balancer = build("least-loaded", 0)
+    balancer = build(Policy("least-loaded"), 0)
     chosen = Counter(balancer.choose(candidates(1, 1, 1)) for _ in range(9))
     assert set(chosen.values()) == {3}
 
@@ -87,21 +87,21 @@ def test_the_weight_of_a_cold_one_only_rises_to_its_full_value(weight: float, ti
 @pytest.mark.parametrize("policy", ["round-robin", "weighted"])
 @pytest.mark.parametrize(("ready_for", "share"), [(0, 1 / 11), (5, 1 / 3), (10, 1 / 2), (1000, 1 / 2)])
 def test_a_cold_replica_is_eased_in(policy: str, ready_for: float, share: float) -> None:
-    balancer = build(policy, 10)  # type: ignore[arg-type]  # a text in the parameters
+    balancer = build(Policy(policy), 10)
     among = [Candidate("warm", 1, 0, 1e9), Candidate("cold", 1, 0, ready_for)]
     chosen = Counter(balancer.choose(among) for _ in range(660))
     assert chosen["cold"] == pytest.approx(660 * share, abs=1)
 
 
 def test_a_cold_replica_is_held_to_fewer_in_flight() -> None:
-    balancer = build("least-loaded", 10)
+    balancer = build(Policy("least-loaded"), 10)
     cold = Candidate("cold", 1, 1, 2)  # a fifth of its weight: two in flight of it are as ten of another
     assert balancer.choose([cold, Candidate("warm", 1, 8, 1e9)]) == "warm"
     assert balancer.choose([cold, Candidate("warm", 1, 10, 1e9)]) == "cold"
 
 
 def test_who_comes_back_is_not_flooded_with_what_it_missed() -> None:
-    balancer = build("round-robin", 0)
+    balancer = build(Policy("round-robin"), 0)
     both = candidates(1, 1)
     for _ in range(101):
         balancer.choose(both[:1])

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
+from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool
-from latdoctor.lab.server.router_config import RouterConfig
 
 URLS = {"a": "http://127.0.0.1:1/", "b": "http://127.0.0.1:2"}
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import ServerConfig, load_config, patched
-from latdoctor.lab.server.router_config import RouterConfig, parse_router_settings
+from latdoctor.lab.server.load_balancing import RouterConfig, parse_router_settings
 from latdoctor.lab.server.serve import ServeOptions
 from latdoctor.lab.server.serve_replicas import commands, settings
 

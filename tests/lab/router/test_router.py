@@ -13,9 +13,10 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from latdoctor.lab.server.intent_request import MAX_BODY_BYTES
+from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool
-from latdoctor.lab.server.router import MAX_BODY_BYTES, Router, session_of
-from latdoctor.lab.server.router_config import RouterConfig
+from latdoctor.lab.server.router import Router, session_of
 from latdoctor.lab.server.supervisor import SupervisorTimeouts, free_ports
 from tests.lab.router.cluster import DEADLINE, QUICK, Cluster, cluster, eventually, run
 

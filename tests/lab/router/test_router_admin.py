@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from latdoctor.lab.server.router_config import RouterConfig, etag, patched_router_config
+from latdoctor.lab.server.load_balancing import RouterConfig, digest, patched_router_config
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, run
 
 LET_IN = {"authorization": f"Bearer {TOKEN}"}
@@ -25,7 +25,7 @@ def test_knobs_are_turned_by_who_has_seen_them() -> None:
         async with cluster("a", "b") as found:
             status, config, tag = await call(found, "GET", "/admin/config")
             assert (status, config["policy"]) == (200, "least-loaded")
-            assert tag.startswith(f'"{etag(found.fleet.config)}-')
+            assert tag.startswith(f'"{digest(found.fleet.config)}-')
             seen = {**LET_IN, "if-match": tag}
             change = {"policy": "weighted", "weights": {"b": 0}}
             status, config, newer = await call(found, "PATCH", "/admin/config", headers=seen, json=change)
@@ -116,8 +116,8 @@ def test_a_change_leaves_alone_what_it_does_not_name() -> None:
     assert patched_router_config(before, {}) == before
     after = patched_router_config(before, {"weights": {"a": None, "c": 1}, "slow_start_ms": 0})
     assert (after.weights, after.timeout_ms, after.slow_start_ms) == ({"b": 3, "c": 1}, 500, 0)
-    assert etag(after) != etag(before)
-    assert etag(RouterConfig(weights={"a": 1, "b": 2})) == etag(RouterConfig(weights={"b": 2, "a": 1}))
+    assert digest(after) != digest(before)
+    assert digest(RouterConfig(weights={"a": 1, "b": 2})) == digest(RouterConfig(weights={"b": 2, "a": 1}))
 
 
 def test_who_asks_again_for_a_replacement_does_not_replace_twice() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.lab.faults.router_agent import attach, restore_weights
-from latdoctor.lab.server.router_config import RouterConfig
+from latdoctor.lab.server.load_balancing import RouterConfig
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, eventually, run
 
 LET_IN = {"authorization": f"Bearer {TOKEN}"}

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from bench.schedulers import MEASURED_FP32
 from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import SCHEDULERS
 from latdoctor.lab.server.schedulers.batch import Batch, Work
-from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32
 
 LENGTHS = st.one_of(st.integers(1, 8), st.integers(1, 600))
 

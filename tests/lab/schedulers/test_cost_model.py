@@ -6,15 +6,14 @@ import math
 import random
 
 import pytest
+from bench.schedulers import MEASURED_FP32, quantile, traffic
 from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
-from latdoctor.lab.server.schedulers.admission import admission
 from latdoctor.lab.server.schedulers.batch import Batch, Work
-from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
-from latdoctor.lab.server.schedulers.simulation import MEASURED_FP32, quantile, traffic
+from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel, admission
 from tests.lab.schedulers.made import batch, seconds, works
 
 SHAPES = ((1, 40), (8, 40), (32, 40), (1, 512), (4, 512), (2, 200))

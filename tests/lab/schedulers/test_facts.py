@@ -6,12 +6,12 @@ from collections import Counter
 from functools import cache
 
 import pytest
+from bench.schedulers import SimulationResult, quantile, simulate, traffic
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.schedulers.simulation import SimulationResult, quantile, simulate, traffic
 from tests.lab.schedulers.made import seconds
 
 # At most five, and all of the long class (300 tokens and more) alone.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import BatchingConfig
-from latdoctor.lab.server.schedulers import build, carry_over
+from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.base import count_cap
 from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
@@ -157,7 +157,10 @@ def test_nothing_is_lost_when_the_rule_changes_while_requests_wait(
     for step in first:
         run.play(step)
     run.batching, run.lanes = after, lanes
-    run.scheduler = carry_over(run.scheduler, build(after, lane_boundary=100 if lanes else None))
+    new = build(after, lane_boundary=100 if lanes else None)
+    for work in run.scheduler.pending:
+        new.add(work)
+    run.scheduler = new
     for step in then:
         run.play(step)
     drain(run)

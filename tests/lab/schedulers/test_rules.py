@@ -9,7 +9,7 @@ import pytest
 from latdoctor.lab.server.config import BatchingConfig, SchedulerName
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.base import count_cap
-from latdoctor.lab.server.schedulers.batch import Scheduler, Work
+from latdoctor.lab.server.schedulers.batch import Lane, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from tests.lab.schedulers.made import batch, works
 
@@ -142,7 +142,7 @@ def test_lanes_send_short_ones_first_and_take_turns_once_a_long_one_has_aged() -
 
 def test_a_request_s_own_lane_goes_before_its_length() -> None:
     scheduler = build(BatchingConfig(), lane_boundary=200)
-    for work in (Work(0, 10, 0.0, lane="long"), Work(1, 10, 0.0), Work(2, 500, 0.0, lane="short")):
+    for work in (Work(0, 10, 0.0, lane=Lane.LONG), Work(1, 10, 0.0), Work(2, 500, 0.0, lane=Lane.SHORT)):
         scheduler.add(work)
     assert [ids for _, ids in taken(scheduler)] == [[1], [2], [0]]
 

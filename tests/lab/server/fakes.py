@@ -11,9 +11,9 @@ import msgspec
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings
 from latdoctor.lab.server.inference_server import ModelBackend
+from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
 from latdoctor.lab.server.profiler import ProfileOptions
-from latdoctor.lab.server.request_context import ModelInput
 from latdoctor.lab.server.schedulers.batch import Batch, Work
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
@@ -153,7 +153,7 @@ class Fifo:
         return tuple(self._waiting.values())
 
 
-def brain(model: FakeModel, pool: FakePool | MemoryPool | None = None) -> ModelBackend:
+def fake_backend(model: FakeModel, pool: FakePool | MemoryPool | None = None) -> ModelBackend:
     return ModelBackend(
         model=model,
         pool=pool or FakePool(),  # type: ignore[arg-type]  # the part of a pool that the server itself uses

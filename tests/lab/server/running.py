@@ -13,12 +13,11 @@ from typing import Any, Self
 import httpx
 
 from latdoctor.lab.http_server import HttpServer
-from latdoctor.lab.server.app import build
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
 from latdoctor.lab.server.memory.pool import MemoryPool
-from latdoctor.lab.server.serve import Agent
-from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, brain
+from latdoctor.lab.server.serve import Agent, app
+from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, fake_backend
 
 TOKEN = "a-token-for-tests"  # noqa: S105 - guards nothing
 COMMON = ("replica", "backend", "le")
@@ -72,9 +71,9 @@ class Running:
 
     async def _main(self) -> None:
         self.loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        self.parts = InferenceServer(self._config, brain(self.model, self.pool), self._identity)
+        self.parts = InferenceServer(self._config, fake_backend(self.model, self.pool), self._identity)
         also = self._agent(self.parts) if self._agent else ()
-        listening = HttpServer(build(self.parts, also))
+        listening = HttpServer(app(self.parts, also))
         self.url, self.port = listening.url, listening.port
         await self.parts.start()
         await listening.start()

@@ -133,7 +133,7 @@ def test_a_new_worker_answers_what_waits(server: Running) -> None:
 
 
 def test_a_worker_that_does_not_end_is_replaced_when_it_does(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.lab.server.operations.RENEWAL_SECONDS", 0.01)
+    monkeypatch.setattr("latdoctor.lab.server.admin.RENEWAL_SECONDS", 0.01)
     server.model.gate.clear()
     asked = server.asking(text="one")
     server.model.until_entered()

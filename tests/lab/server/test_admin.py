@@ -12,10 +12,10 @@ import httpx
 import msgspec
 import pytest
 
-from latdoctor.lab.server.app import build
 from latdoctor.lab.server.config import ModelSettings, ServerConfig, knobs
 from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
-from tests.lab.server.fakes import PATIENCE, FakeModel, brain
+from latdoctor.lab.server.serve import app
+from tests.lab.server.fakes import PATIENCE, FakeModel, fake_backend
 from tests.lab.server.running import ADMIN, Running
 
 PATHS = [
@@ -66,8 +66,8 @@ def test_other_machines_and_servers_without_a_token_are_refused(
     method: str, path: str, token: str, address: str, error: str
 ) -> None:
     async def ask() -> httpx.Response:
-        parts = InferenceServer(ServerConfig(), brain(FakeModel()), ServerIdentity("r1", token))
-        transport = httpx.ASGITransport(build(parts), client=(address, 1234))
+        parts = InferenceServer(ServerConfig(), fake_backend(FakeModel()), ServerIdentity("r1", token))
+        transport = httpx.ASGITransport(app(parts), client=(address, 1234))
         headers = {"authorization": f"Bearer {token}", "x-forwarded-for": "127.0.0.1"}
         async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:
             return await client.request(method, path)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from latdoctor.lab.server.config import BatchingConfig, QueueConfig, ServerConfig
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.inference_server import ServerIdentity
-from latdoctor.lab.server.request_parser import MAX_BODY_BYTES, IntentRequest, parse
+from latdoctor.lab.server.intent_request import MAX_BODY_BYTES, IntentRequest, parse
 from tests.lab.server.running import Running
 
 BAD = {

@@ -8,7 +8,7 @@ import socket
 import pytest
 
 from latdoctor.lab.server.config import QueueConfig, ServerConfig
-from latdoctor.lab.server.pending_requests import Ticket
+from latdoctor.lab.server.intent_request import Ticket
 from tests.lab.server.running import TOKEN, Running
 
 MANY = 300

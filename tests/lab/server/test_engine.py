@@ -12,10 +12,9 @@ import pytest
 from latdoctor.lab.server.config import BatchingConfig, ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import Unavailable
+from latdoctor.lab.server.intent_request import ModelInput, Ticket
 from latdoctor.lab.server.memory.pool import OutOfMemory
-from latdoctor.lab.server.pending_requests import Ticket
-from latdoctor.lab.server.request_context import ModelInput
-from latdoctor.lab.server.schedulers.batch import Batch
+from latdoctor.lab.server.schedulers.batch import Batch, Lane
 from latdoctor.lab.server.worker import BatchResult
 from tests.lab.server.fakes import PATIENCE, FakeModel, Fifo
 
@@ -60,7 +59,7 @@ class Bench:
         """Not looked at."""
 
     def submit(self, tokens: int) -> Ticket:
-        return self.engine.submit(tokens, [1] * tokens, lane="all", deadline=None)
+        return self.engine.submit(tokens, [1] * tokens, lane=Lane.ALL, deadline=None)
 
     async def held(self) -> Ticket:
         """A request that the worker computes until the gate opens."""

@@ -12,10 +12,9 @@ from latdoctor.lab.server.config import GovernanceConfig as Settings
 from latdoctor.lab.server.config import QueueConfig, ServerConfig
 from latdoctor.lab.server.errors import LoadShed
 from latdoctor.lab.server.governance import FEWEST, WINDOW, Breaker, Governance, RetryBudget
-from latdoctor.lab.server.pending_requests import PendingRequests, Ticket
-from latdoctor.lab.server.request_parser import IntentRequest
-from latdoctor.lab.server.schedulers.admission import Prediction
+from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests, Ticket
 from latdoctor.lab.server.schedulers.batch import Batch, Work
+from latdoctor.lab.server.schedulers.cost_model import Prediction
 from tests.lab.server.running import Running
 
 NORMAL, HIGH = IntentRequest(text="a"), IntentRequest(text="a", priority="high")
@@ -53,7 +52,7 @@ def test_the_queue_is_bounded(queue: QueueConfig, waiting: tuple[int, ...], toke
     with pytest.raises(LoadShed) as shed:
         judge.admit(HIGH, tokens, 100.0, book(*waiting))
     assert (shed.value.status, shed.value.reason) == (503, "queue-full")
-    assert shed.value.headers["retry-after"] == "2"
+    assert shed.value.response().headers["retry-after"] == "2"
 
 
 def test_who_would_be_too_late_is_told_when_to_come_again() -> None:
@@ -63,7 +62,7 @@ def test_who_would_be_too_late_is_told_when_to_come_again() -> None:
     with pytest.raises(LoadShed) as shed:
         judge.admit(NORMAL, 10, 100.0, book(*[10] * 50))
     assert (shed.value.status, shed.value.reason) == (429, "deadline")
-    assert int(shed.value.headers["retry-after"]) > 1
+    assert int(shed.value.response().headers["retry-after"]) > 1
 
 
 def opened(config: ServerConfig) -> Governance:
@@ -82,7 +81,7 @@ def test_an_open_breaker_turns_long_requests_away() -> None:
     assert judge.admit(HIGH, 201, 100.0, book()) is None
     with pytest.raises(LoadShed) as shed:
         judge.admit(NORMAL, 201, 100.0, book())
-    assert (shed.value.status, shed.value.reason, shed.value.headers["retry-after"]) == (429, "breaker", "4")
+    assert (shed.value.status, shed.value.reason, shed.value.response().headers["retry-after"]) == (429, "breaker", "4")
 
 
 @pytest.mark.parametrize(("standby", "slow", "wanted"), [

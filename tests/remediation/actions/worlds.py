@@ -24,8 +24,8 @@ from latdoctor.http.client import Secret
 from latdoctor.lab.http_server import HttpServer
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.config import ServerConfig, knobs
+from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool
-from latdoctor.lab.server.router_config import RouterConfig
 from latdoctor.lab.server.supervisor import Supervisor
 from latdoctor.remediation.actions import Action, find_action
 from latdoctor.remediation.actions.process_scheduling import lowest_permitted_nice

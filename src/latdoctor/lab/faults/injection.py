@@ -1,4 +1,10 @@
-"""Injects faults into servers, processes, connections and the machine, and removes them."""
+"""Fault definitions, their injection into servers, processes, connections and the machine, and their removal.
+
+All faults are real and end by themselves after their lifetime: `configure` changes knobs of the server, `agent`
+disturbs a stage inside it, `neighbour` starts processes that use the machine's CPUs or its disk, `network` degrades a
+connection, `limit` limits a process's CPU or memory, `weights` sends too much to one replica, `kill` kills a replica,
+`restart` restarts the server.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +12,87 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta, Struct
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.admin_client import AdminClient, AdminRefusedError, typed_knobs
-from latdoctor.lab.faults.noisy_neighbor import neighbours
-from latdoctor.lab.faults.process_limits import cpu_quota, memory_squeeze
+from latdoctor.lab.faults.noisy_neighbor import noisy_neighbors
+from latdoctor.lab.faults.process_limits import LimitKind, cpu_quota, memory_squeeze
 from latdoctor.lab.faults.toxics import Toxic
-from latdoctor.lab.faults.types import (
-    AgentFault,
-    ConfigureFault,
-    Fault,
-    KillFault,
-    Knobs,
-    LimitFault,
-    NeighborFault,
-    NetworkFault,
-    RestartFault,
-    WeightsFault,
-)
 
 GONE = 404
+
+Lifetime = Annotated[float, Meta(gt=0, le=3600)]  # seconds, after which the fault removes itself
+Knobs = dict[str, dict[str, Any]]
+
+
+class ConfigureFault(Struct, frozen=True, forbid_unknown_fields=True, tag="configure", tag_field="kind"):
+    """Live knobs changed, and restored at the end unless another client has changed them since.
+
+    `only`: of this one of several replicas, counted from 0.
+    """
+
+    knobs: Knobs
+    lifetime: Lifetime = 60.0
+    only: Annotated[int, Meta(ge=0, le=31)] | None = None
+
+
+class AgentFault(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", tag_field="kind"):
+    """A disturbance inside the server's process, by its name in the fault agent; `strength` in its own unit."""
+
+    name: Literal["loop-block", "gc-pauses", "lock-convoy", "slow-preprocess", "fsync", "leak", "fragment", "hoard"]
+    strength: Annotated[float, Meta(gt=0, le=10_000)] = 1.0
+    lifetime: Lifetime = 60.0
+
+
+class NeighborFault(Struct, frozen=True, forbid_unknown_fields=True, tag="neighbour", tag_field="kind"):
+    """Other processes on the machine: `cpu` burns, `io` writes and syncs."""
+
+    takes: Literal["cpu", "io"]
+    processes: Annotated[int, Meta(ge=1, le=16)] = 2
+    lifetime: Lifetime = 60.0
+
+
+class NetworkFault(Struct, frozen=True, forbid_unknown_fields=True, tag="network", tag_field="kind"):
+    """A toxic on the way from the clients to the server, or from the server to its dependency."""
+
+    between: Literal["clients", "dependency"]
+    toxic: Toxic
+
+
+class LimitFault(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_field="kind"):
+    """A limit on the server's process: `cpu`: so many CPUs; `memory`: this share of its mapped file pages."""
+
+    of: LimitKind
+    share: Annotated[float, Meta(gt=0, le=16)]
+    lifetime: Lifetime = 60.0
+
+
+class WeightsFault(Struct, frozen=True, forbid_unknown_fields=True, tag="weights", tag_field="kind"):
+    """The router's weights, by replica."""
+
+    weights: dict[str, Annotated[float, Meta(ge=0, le=1000)]]
+    lifetime: Lifetime = 60.0
+
+
+class KillFault(Struct, frozen=True, forbid_unknown_fields=True, tag="kill", tag_field="kind"):
+    """SIGKILL for a replica, as by the kernel's OOM killer; its supervisor starts another."""
+
+    replica: str = "0"
+
+
+class RestartFault(Struct, frozen=True, forbid_unknown_fields=True, tag="restart", tag_field="kind"):
+    """A restart of the server's process with these knobs changed."""
+
+    knobs: Knobs = {}
+
+
+Fault = (
+    ConfigureFault | AgentFault | NeighborFault | NetworkFault | LimitFault | WeightsFault | KillFault | RestartFault
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +119,13 @@ def inject(fault: Fault, targets: InjectionTargets, undo: ExitStack) -> None:
             _at_each(servers, slot, {"knobs": typed_knobs(knobs), "lifetime": lifetime}, undo)
         case AgentFault(name, strength, lifetime):
             _at_each(targets.servers, name, {"strength": strength, "lifetime": lifetime}, undo)
-        case NeighborFault():
-            undo.enter_context(neighbours(fault))
+        case NeighborFault(takes, processes, lifetime):
+            undo.enter_context(noisy_neighbors(takes, processes, lifetime))
         case LimitFault():
             _limit(fault, targets, undo)
         case NetworkFault(between, toxic):
-            _add_toxic(
-                _needed(targets.clients_proxy if between == "clients" else targets.dependency_proxy, "proxy"),
-                toxic,
-                undo,
-            )
+            proxy = targets.clients_proxy if between == "clients" else targets.dependency_proxy
+            _add_toxic(_needed(proxy, "proxy"), toxic, undo)
         case WeightsFault(weights, lifetime):
             router = _needed(targets.router, "router")
             _at_each((router,), "weights", {"weights": weights, "lifetime": lifetime}, undo)
@@ -78,9 +140,9 @@ def inject(fault: Fault, targets: InjectionTargets, undo: ExitStack) -> None:
 def _limit(fault: LimitFault, targets: InjectionTargets, undo: ExitStack) -> None:
     if not targets.pids:
         raise UsageError("this fault acts on a process", next_step="--pid N of the server")
-    limited = {"cpu": cpu_quota, "memory": memory_squeeze}[fault.of]
+    limit = cpu_quota if fault.of is LimitKind.CPU else memory_squeeze
     for pid in targets.pids:
-        undo.enter_context(limited(pid, fault.share, fault.lifetime))
+        undo.enter_context(limit(pid, fault.share, fault.lifetime))
 
 
 def _at_each(servers: Sequence[AdminClient], name: str, body: object, undo: ExitStack) -> None:

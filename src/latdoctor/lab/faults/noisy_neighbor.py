@@ -10,18 +10,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from latdoctor.lab.faults.types import NeighborFault
-
 _BLOCK = b"\0" * (1 << 20)
-_CHECK_EVERY = 10_000  # turns of the burner between two readings of the clock
-_MOST_WRITTEN = 64 << 20  # the file starts anew after this much, so that the disk does not fill
+_CHECK_EVERY = 10_000  # iterations between two readings of the clock
+_MOST_WRITTEN = 64 << 20  # bytes after which the file is overwritten, so that the disk does not fill
 
 
 @contextmanager
-def neighbours(fault: NeighborFault) -> Iterator[None]:
-    """`fault.processes` of them for as long as the context, and never longer than their lifetime."""
-    command = [sys.executable, "-m", "latdoctor.lab.faults.noisy_neighbor", fault.takes, str(fault.lifetime)]
-    running = [subprocess.Popen(command, start_new_session=True) for _ in range(fault.processes)]  # noqa: S603 — our own interpreter and module
+def noisy_neighbors(resource: str, processes: int, lifetime: float) -> Iterator[None]:
+    """Runs `processes` that use `resource` (cpu or io) for as long as the context, at most `lifetime` seconds."""
+    command = [sys.executable, "-m", "latdoctor.lab.faults.noisy_neighbor", resource, str(lifetime)]
+    running = [subprocess.Popen(command, start_new_session=True) for _ in range(processes)]  # noqa: S603 — our own interpreter and module
     try:
         yield
     finally:
@@ -32,12 +30,12 @@ def neighbours(fault: NeighborFault) -> Iterator[None]:
 
 
 def burn(seconds: float) -> None:
-    """Takes one processor."""
+    """Uses one CPU."""
     end = time.monotonic() + seconds
     total = 0
     while time.monotonic() < end:
-        for turn in range(_CHECK_EVERY):
-            total += turn * turn
+        for number in range(_CHECK_EVERY):
+            total += number * number
 
 
 def write_and_sync(seconds: float) -> None:

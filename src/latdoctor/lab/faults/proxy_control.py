@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import signal
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -19,7 +18,7 @@ from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.lab.faults.tcp_proxy import FaultProxy
 from latdoctor.lab.faults.toxics import Toxic
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.http_server import HttpServer, stop_event
 from latdoctor.sanitize import clean
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -121,9 +120,7 @@ def run(options: ProxyOptions, *, announce: Callable[[str], None]) -> None:
 
 
 async def _run(options: ProxyOptions, announce: Callable[[str], None]) -> None:
-    stop_requested = asyncio.Event()
-    for signal_ in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(signal_, stop_requested.set)
+    stop_requested = stop_event()
     proxy = FaultProxy(options.upstream_host, options.upstream_port, seed=options.seed)
     listening = HttpServer(app(proxy, options.token), host=HOST, port=options.control_port, drain_seconds=DRAIN_SECONDS)
     await proxy.start(HOST, options.port)

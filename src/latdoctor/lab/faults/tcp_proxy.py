@@ -13,22 +13,29 @@ from typing import Protocol
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.faults.toxic_stream import EndStream, ForwardBytes, ResetConnection, ToxicStream, WaitUntil
-from latdoctor.lab.faults.toxics import ActiveToxics, Direction
+from latdoctor.lab.faults.toxics import (
+    ActiveToxics,
+    Direction,
+    EndStream,
+    ForwardBytes,
+    ResetConnection,
+    ToxicStream,
+    WaitUntil,
+)
 
 READ_BYTES = 64 * 1024
-HELD_BYTES = 1 << 20  # of one direction; a sender who is faster waits
+HELD_BYTES = 1 << 20  # of one direction; a faster sender waits
 MOST_CONNECTIONS = 1024
 CONNECT_SECONDS = 10.0
 
 
 class Clock(Protocol):
-    """The time of the proxy; tests bring one that jumps."""
+    """The time of the proxy; tests use one of their own."""
 
     def now(self) -> float: ...
 
-    async def wait(self, stirred: asyncio.Event, until: float | None) -> None:
-        """Returns when `stirred` is set, or at `until`."""
+    async def wait(self, changed: asyncio.Event, until: float | None) -> None:
+        """Returns when `changed` is set, or at `until`."""
 
 
 class MonotonicClock:
@@ -37,33 +44,33 @@ class MonotonicClock:
     def now(self) -> float:
         return time.monotonic()
 
-    async def wait(self, stirred: asyncio.Event, until: float | None) -> None:
+    async def wait(self, changed: asyncio.Event, until: float | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(None if until is None else max(0.0, until - self.now())):
-                await stirred.wait()
+                await changed.wait()
 
 
 class Traffic(Struct, frozen=True):
-    """What the proxy has done since it started."""
+    """The proxy's traffic since it started."""
 
-    connections: int  # taken in
+    connections: int  # accepted
     open: int
     bytes_up: int  # passed from clients to the server
     bytes_down: int
-    bytes_held: int  # taken in and not passed yet
+    bytes_held: int  # received and not passed yet
     resets: int  # by a toxic
     refused: int  # the server could not be reached, or too many connections
 
 
 class _Reset(Exception):  # noqa: N818 (it is a wish, not a failure)
-    """A toxic wants the connection reset."""
+    """A toxic resets the connection."""
 
 
 class FaultProxy:
     """Listens on one port and passes everything on to `host:port`, under the toxics in force.
 
-    Which connections a toxic of less than full toxicity meets is drawn from `seed`, the connection's number and the
-    toxic's name: the same run meets the same ones.
+    Which connections a toxic of less than full toxicity affects is drawn from `seed`, the connection's number and the
+    toxic's name, so it is the same in every run.
     """
 
     def __init__(self, host: str, port: int, *, clock: Clock | None = None, seed: int = 0) -> None:
@@ -74,7 +81,7 @@ class FaultProxy:
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._lines: set[ToxicStream] = set()
-        self._passed: dict[Direction, int] = {"up": 0, "down": 0}
+        self._passed: dict[Direction, int] = dict.fromkeys(Direction, 0)
         self._connections = self._resets = self._refused = 0
 
     async def start(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -96,8 +103,8 @@ class FaultProxy:
         return Traffic(
             connections=self._connections,
             open=len(self._tasks),
-            bytes_up=self._passed["up"],
-            bytes_down=self._passed["down"],
+            bytes_up=self._passed[Direction.UP],
+            bytes_down=self._passed[Direction.DOWN],
             bytes_held=sum(line.held for line in self._lines),
             resets=self._resets,
             refused=self._refused,
@@ -136,8 +143,8 @@ class FaultProxy:
             return
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._pipe("up", number, reader, far_writer))
-                both.create_task(self._pipe("down", number, far_reader, writer))
+                both.create_task(self._pipe(Direction.UP, number, reader, far_writer))
+                both.create_task(self._pipe(Direction.DOWN, number, far_reader, writer))
             await _close(writer)
             await _close(far_writer)
         except* _Reset:
@@ -151,28 +158,28 @@ class FaultProxy:
         self, stream: Direction, number: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         line = ToxicStream(random.Random(f"{self._seed}/{number}/{stream}"))  # noqa: S311 (repeatable, not secret)
-        stirred, room = asyncio.Event(), asyncio.Event()
+        changed, room = asyncio.Event(), asyncio.Event()
         self._lines.add(line)
-        self.toxics.listen(stirred.set)
+        self.toxics.listen(changed.set)
         try:
             async with asyncio.TaskGroup() as both:
-                both.create_task(self._fill(line, reader, stirred, room))
-                both.create_task(self._empty(stream, number, line, writer, stirred, room))
+                both.create_task(self._fill(line, reader, changed, room))
+                both.create_task(self._empty(stream, number, line, writer, changed, room))
         finally:
-            self.toxics.forget(stirred.set)
+            self.toxics.forget(changed.set)
             self._lines.discard(line)
 
     async def _fill(
-        self, line: ToxicStream, reader: asyncio.StreamReader, stirred: asyncio.Event, room: asyncio.Event
+        self, line: ToxicStream, reader: asyncio.StreamReader, changed: asyncio.Event, room: asyncio.Event
     ) -> None:
         while data := await reader.read(READ_BYTES):
             line.arrive(data, self._clock.now())
-            stirred.set()
+            changed.set()
             while line.held >= HELD_BYTES:
                 room.clear()
                 await room.wait()
         line.end(self._clock.now())
-        stirred.set()
+        changed.set()
 
     async def _empty(
         self,
@@ -180,22 +187,22 @@ class FaultProxy:
         number: int,
         line: ToxicStream,
         writer: asyncio.StreamWriter,
-        stirred: asyncio.Event,
+        changed: asyncio.Event,
         room: asyncio.Event,
     ) -> None:
-        def lot(name: str) -> float:
+        def draw(name: str) -> float:
             return random.Random(f"{self._seed}/{number}/{name}").random()  # noqa: S311 (the same)
 
         while True:
-            stirred.clear()
-            match line.step(self._clock.now(), self.toxics.bearing(stream, lot)):
+            changed.clear()
+            match line.step(self._clock.now(), self.toxics.combined(stream, draw)):
                 case ForwardBytes(data):
                     writer.write(data)
                     await writer.drain()
                     self._passed[stream] += len(data)
                     room.set()
                 case WaitUntil(until):
-                    await self._clock.wait(stirred, until)
+                    await self._clock.wait(changed, until)
                 case ResetConnection():
                     raise _Reset
                 case EndStream():

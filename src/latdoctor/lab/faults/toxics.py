@@ -1,13 +1,16 @@
-"""Network toxics: latency, bandwidth, reset, blackhole, slow close; the registry of active ones.
+"""Network toxics (latency, bandwidth, reset, blackhole, slow close), the active ones, and their effect on a stream.
 
-The words are Toxiproxy's. Nothing here reads a clock or touches a socket: the caller says what time it is, so the
-same rules are tried in tests on a clock that jumps.
+The terms are Toxiproxy's. Nothing here reads a clock or uses a socket: the caller passes the time, so tests use a clock
+of their own.
 """
 
 from __future__ import annotations
 
 import math
+import random
+from collections import deque
 from collections.abc import Callable
+from enum import StrEnum
 from typing import Annotated, Literal
 
 import msgspec
@@ -19,11 +22,17 @@ MOST_TOXICS = 64
 PIECE_SECONDS = 0.02  # a limited line passes pieces of this much of its rate, so that it flows and does not jump
 
 Seconds = Annotated[float, Meta(ge=0, le=600)]
-Direction = Literal["up", "down"]  # up: from client to server
+
+
+class Direction(StrEnum):
+    """UP is from client to server."""
+
+    UP = "up"
+    DOWN = "down"
 
 
 class Latency(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="latency"):
-    """Every chunk comes `seconds` later, give or take some jitter. Order is kept, and nothing comes early.
+    """Every chunk is delayed by `seconds`, with jitter. Order is kept, and nothing arrives early.
 
     `uniform` draws the jitter evenly from ±`jitter_seconds`; `normal` takes that as the standard deviation, as tc-netem
     does.
@@ -47,34 +56,34 @@ class Reset(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", t
 
 
 class Blackhole(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="blackhole"):
-    """Nothing passes, nothing is refused. What waits flows when the toxic goes, as after a healed partition."""
+    """Nothing passes, nothing is refused. Held data passes when the toxic ends, as after a network partition."""
 
 
 class SlowClose(Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind", tag="slow-close"):
-    """The end of the stream is passed on so many seconds late."""
+    """The end of the stream is passed on with this delay."""
 
     seconds: Seconds
 
 
 class Toxic(Struct, frozen=True, forbid_unknown_fields=True):
-    """One thing wrong, addressed by its name. It removes itself after `lifetime` seconds."""
+    """One network fault, addressed by its name. It removes itself after `lifetime` seconds."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     effect: Latency | Bandwidth | Reset | Blackhole | SlowClose
     lifetime: Annotated[float, Meta(gt=0, le=3600)]
-    stream: Direction = "down"
-    toxicity: Annotated[float, Meta(ge=0, le=1)] = 1.0  # share of connections that it meets
+    stream: Direction = Direction.DOWN
+    toxicity: Annotated[float, Meta(ge=0, le=1)] = 1.0  # share of connections that it affects
 
 
 class ActiveToxic(Struct, frozen=True):
-    """A toxic that is in force, and when it goes by itself (seconds of the proxy's clock)."""
+    """A toxic that is active, and when it expires (seconds of the proxy's clock)."""
 
     toxic: Toxic
     expires_at: float
 
 
 class CombinedToxics(Struct, frozen=True):
-    """All that bears on one line now. Delays add up; of limits the tightest counts."""
+    """The combined effect of toxics on one stream. Delays add up; of limits the lowest counts."""
 
     latency: float = 0.0
     jitter: float = 0.0  # uniform, to both sides
@@ -83,11 +92,11 @@ class CombinedToxics(Struct, frozen=True):
     reset_after: int | None = None
     blackhole: bool = False
     slow_close: float = 0.0
-    changes_at: float | None = None  # when the next toxic goes by itself
+    changes_at: float | None = None  # when the next toxic expires
 
 
 class ActiveToxics:
-    """The toxics in force. Those whose lifetime is over are gone without anybody removing them."""
+    """The active toxics. Each is gone after its lifetime."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -95,7 +104,7 @@ class ActiveToxics:
         self._listeners: set[Callable[[], None]] = set()
 
     def add(self, toxic: Toxic) -> ActiveToxic:
-        """Puts it in force, on open connections too. Raises UsageError for a bad value or a name in use."""
+        """Activates it, on open connections too. Raises UsageError for a bad value or a name in use."""
         try:
             toxic = msgspec.convert(msgspec.to_builtins(toxic), Toxic)
         except msgspec.ValidationError as error:
@@ -111,7 +120,7 @@ class ActiveToxics:
         return added
 
     def remove(self, name: str) -> bool:
-        """Takes it away at once; False where it is not in force."""
+        """Removes it at once; False where it is not active."""
         known = any(found.toxic.name == name for found in self.active())
         if known:
             del self._active[name]
@@ -119,15 +128,15 @@ class ActiveToxics:
         return known
 
     def active(self) -> tuple[ActiveToxic, ...]:
-        """Those in force now."""
+        """Those whose lifetime is not over."""
         now = self._now()
         self._active = {name: found for name, found in self._active.items() if found.expires_at > now}
         return tuple(self._active.values())
 
-    def bearing(self, stream: Direction, lot: Callable[[str], float]) -> CombinedToxics:
-        """What bears on a line of a connection. `lot` gives its fixed draw in 0..1 for the toxic of that name."""
+    def combined(self, stream: Direction, draw: Callable[[str], float]) -> CombinedToxics:
+        """The combined effect on one direction of a connection. `draw` is its fixed random number in 0..1 by toxic."""
         met = [found for found in self.active() if found.toxic.stream == stream]
-        hits = [found.toxic.effect for found in met if lot(found.toxic.name) < found.toxic.toxicity]
+        hits = [found.toxic.effect for found in met if draw(found.toxic.name) < found.toxic.toxicity]
         delays = [effect for effect in hits if isinstance(effect, Latency)]
         return CombinedToxics(
             latency=sum(effect.seconds for effect in delays),
@@ -150,3 +159,97 @@ class ActiveToxics:
     def _notify(self) -> None:
         for listener in tuple(self._listeners):
             listener()
+
+
+class ForwardBytes(Struct, frozen=True):
+    """These bytes go on now."""
+
+    data: bytes
+
+
+class WaitUntil(Struct, frozen=True):
+    """Nothing to do before `until`, unless something arrives or the toxics change; None: only then."""
+
+    until: float | None
+
+
+class EndStream(Struct, frozen=True):
+    """The stream's end goes on now."""
+
+
+class ResetConnection(Struct, frozen=True):
+    """The whole connection is reset now."""
+
+
+class _Chunk(Struct):
+    data: bytes
+    arrived: float
+    luck: float  # its part of the uniform jitter, −1..1
+    normal: float  # its part of the normal one, in standard deviations
+
+
+class ToxicStream:
+    """One direction of one connection: chunks in order, and what happens to the first of them next."""
+
+    def __init__(self, draw: random.Random) -> None:
+        self._draw = draw
+        self._chunks: deque[_Chunk] = deque()
+        self._ended: float | None = None
+        self._effect = CombinedToxics()
+        self._since = 0.0  # when that combination was first applied
+        self._free_at = 0.0  # when a limited line has finished the piece before
+        self.held = 0  # bytes that have arrived and not passed
+        self.passed = 0
+
+    def arrive(self, data: bytes, now: float) -> None:
+        self._chunks.append(_Chunk(data, now, self._draw.uniform(-1, 1), self._draw.gauss()))
+        self.held += len(data)
+
+    def end(self, now: float) -> None:
+        """The sender has closed its side."""
+        self._ended = now
+
+    def step(self, now: float, effect: CombinedToxics) -> ForwardBytes | WaitUntil | EndStream | ResetConnection:
+        """What to do now."""
+        if effect != self._effect:
+            self._effect, self._since = effect, now
+        if effect.reset_after is not None and self.passed >= effect.reset_after:
+            return ResetConnection()
+        if effect.blackhole:
+            return WaitUntil(effect.changes_at)
+        if self._chunks:
+            return self._step_chunk(now, effect, self._chunks[0])
+        if self._ended is None:
+            return WaitUntil(None)
+        due = self._ended + effect.latency + effect.slow_close
+        return EndStream() if now >= due else _wait(due, effect)
+
+    def _step_chunk(self, now: float, effect: CombinedToxics, chunk: _Chunk) -> ForwardBytes | WaitUntil:
+        due = chunk.arrived + max(0.0, effect.latency + effect.jitter * chunk.luck + effect.deviation * chunk.normal)
+        size = len(chunk.data)
+        if effect.reset_after is not None:
+            size = min(size, effect.reset_after - self.passed)
+        rate = effect.bytes_per_second
+        if rate is not None:
+            size = min(size, max(1, int(rate * PIECE_SECONDS)))
+            # From when the limit began: a chunk that was held before is not delayed by it.
+            due = max(due, self._free_at, self._since) + size / rate
+        if now < due:
+            return _wait(due, effect)
+        # A late caller may catch up by one piece, so that timers do not lower the rate.
+        self._free_at = max(due, now - PIECE_SECONDS)
+        return ForwardBytes(self._shift(chunk, size))
+
+    def _shift(self, chunk: _Chunk, size: int) -> bytes:
+        data = chunk.data[:size]
+        if size == len(chunk.data):
+            self._chunks.popleft()
+        else:
+            chunk.data = chunk.data[size:]
+        self.held -= size
+        self.passed += size
+        return data
+
+
+def _wait(due: float, effect: CombinedToxics) -> WaitUntil:
+    return WaitUntil(due if effect.changes_at is None else min(due, effect.changes_at))

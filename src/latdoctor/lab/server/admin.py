@@ -1,90 +1,49 @@
-"""Admin interface of one server: configuration, profile, memory, queue, threads. Loopback and token only."""
+"""Admin interface of one server: configuration, diagnostics, and operations. This machine and token only.
+
+Operations are warm-up, worker restart, model reload and draining. `GET /admin/acts` returns how often each ran; its
+ETag changes with each operation and each start of the server. Every operation requires that ETag in If-Match, so that
+a client that lost the response can retry without running it twice.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import hmac
-import os
+import hashlib
+import secrets
 import sys
 import threading
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
-from pathlib import Path
 from typing import Any
 
 import msgspec
-from starlette.requests import ClientDisconnect, Request
+from msgspec import Struct
+from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute
 
 from latdoctor.decode_errors import UNDECODABLE
-from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.http.address import is_loopback
-from latdoctor.lab.server import request_parser
+from latdoctor.lab.server import intent_request
+from latdoctor.lab.server.admin_http import AdminGuard, if_match, json_response
 from latdoctor.lab.server.config import ServerConfig, knobs
 from latdoctor.lab.server.engine import Engine
-from latdoctor.lab.server.errors import BadRequest, RequestRefused
-from latdoctor.lab.server.intent_handler import CLIENT_GONE, refusal
-from latdoctor.lab.server.live_config import LiveConfig, NeedsRestart, StaleEtag
+from latdoctor.lab.server.errors import BadRequest, ProfilerBusy, StaleEtag
+from latdoctor.lab.server.governance import Readiness
+from latdoctor.lab.server.live_config import LiveConfig
 from latdoctor.lab.server.memory.pool import MemoryStats
-from latdoctor.lab.server.profiler import MAX_SECONDS, ProfileOptions, Profiler, ProfilerBusy
-from latdoctor.lab.server.schedulers.batch import Work
+from latdoctor.lab.server.profiler import MAX_SECONDS, ProfileOptions, Profiler
+from latdoctor.lab.server.serving_models import ServingModels
 
-ADMIN_TOKEN_VARIABLE = "LATDOCTOR_ADMIN_TOKEN"  # noqa: S105 - the name of the variable
-MIN_TOKEN_LENGTH = 8
-
-
-def admin_token(file: Path | None) -> str:
-    """The token in `file`, else in the environment; empty if there is none: every request is then refused.
-
-    Raises UsageError for a file that cannot be read, or a token of less than eight characters.
-    """
-    token = os.environ.get(ADMIN_TOKEN_VARIABLE, "").strip()
-    if file is not None:
-        try:
-            token = file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError("the admin token cannot be read", where=str(file)) from error
-        if not token:
-            raise UsageError("the file of the admin token is empty", where=str(file))
-    if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
-        raise UsageError(
-            f"the admin token is shorter than {MIN_TOKEN_LENGTH} characters or not plain text",
-            where=str(file or ADMIN_TOKEN_VARIABLE),
-            next_step="openssl rand -hex 16",
-        )
-    return token
-
-
-class AdminGuard:
-    """Lets a request in, or raises RequestRefused: 403 from elsewhere or without a token set, 401 for a wrong one."""
-
-    def __init__(self, token: str) -> None:
-        self._token = token.encode()
-
-    def check(self, request: Request) -> None:
-        if request.client is None or not is_loopback(request.client.host):
-            raise RequestRefused(403, "not-local", "the admin interface answers this machine only")
-        if not self._token:
-            raise RequestRefused(
-                403, "no-token", f"the server was started without an admin token ({ADMIN_TOKEN_VARIABLE})"
-            )
-        scheme, _, token = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token):
-            raise RequestRefused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
-
-
-Handler = Callable[[Request], Awaitable[Response]]
-MAX_LISTED_REQUESTS = 1000  # works of the queue that are listed
+MAX_LISTED_REQUESTS = 1000  # waiting requests that are listed
+RENEWAL_SECONDS = 5.0  # time for a worker to end: the longest batch takes less than a second
 
 
 class AdminInterface:
-    """Handlers behind the guard. Used on the event loop; what blocks runs on `threads`."""
+    """Configuration and diagnostics. Used on the event loop; what blocks runs on `threads`."""
 
     def __init__(
         self,
-        guard: AdminGuard,
         live_config: LiveConfig,
         engine: Engine,
         profiling: Profiler,
@@ -92,7 +51,6 @@ class AdminInterface:
         clock: Callable[[], float],
         threads: Executor,
     ) -> None:
-        self._guard = guard
         self._live_config = live_config
         self._engine = engine
         self._profiling = profiling
@@ -100,51 +58,33 @@ class AdminInterface:
         self._clock = clock
         self._threads = threads
 
-    def routes(self) -> list[BaseRoute]:
+    def routes(self, guard: AdminGuard) -> list[BaseRoute]:
         return [
-            Route("/admin/config", self.guarded(self.config), methods=["GET"]),
-            Route("/admin/config", self.guarded(self.change), methods=["PATCH"]),
-            Route("/admin/knobs", self.guarded(self.knobs), methods=["GET"]),
-            Route("/debug/profile", self.guarded(self.profile), methods=["POST"]),
-            Route("/debug/memory", self.guarded(self.memory), methods=["GET"]),
-            Route("/debug/queue", self.guarded(self.queue), methods=["GET"]),
-            Route("/debug/threads", self.guarded(self.stacks), methods=["GET"]),
+            guard.route("GET", "/admin/config", self.config),
+            guard.route("PATCH", "/admin/config", self.change),
+            guard.route("GET", "/admin/knobs", self.knobs),
+            guard.route("POST", "/debug/profile", self.profile),
+            guard.route("GET", "/debug/memory", self.memory),
+            guard.route("GET", "/debug/queue", self.queue),
+            guard.route("GET", "/debug/threads", self.stacks),
         ]
 
-    def guarded(self, handler: Handler) -> Handler:
-        """`handler` behind the guard, with its errors as JSON responses."""
-
-        async def answer(request: Request) -> Response:
-            try:
-                self._guard.check(request)
-                return await handler(request)
-            except ClientDisconnect:
-                return Response(status_code=CLIENT_GONE)
-            except RequestRefused as refused:
-                return refusal(refused)
-            except LatdoctorError as error:
-                return refusal(RequestRefused(*_STATUS.get(type(error), (409, "not-possible")), str(error)))
-
-        return answer
-
     async def config(self, _: Request) -> Response:
-        return self._shown(await self._live_config.settled())
+        return self._with_etag(await self._live_config.settled())
 
     async def knobs(self, _: Request) -> Response:
-        """Every knob, and whether it can be turned while the server runs."""
-        return _json(dict(knobs()))
+        """Every knob, and whether it can be changed while the server runs."""
+        return json_response(dict(knobs()))
 
     async def change(self, request: Request) -> Response:
         """A merge patch of groups and knobs (as RFC 7396 has it, without deleting); If-Match is required."""
         etags = if_match(request)
-        patch = mapping(await request_parser.read(request))
-        return self._shown(await self._live_config.change(patch, etags))
+        patch = await _json_object(request)
+        return self._with_etag(await self._live_config.change(patch, etags))
 
-    def _shown(self, config: ServerConfig) -> Response:
-        """With its tag: nothing is awaited between the two."""
-        response = _json(config)
-        response.headers["etag"] = f'"{self._live_config.etag}"'
-        return response
+    def _with_etag(self, config: ServerConfig) -> Response:
+        """`config` with its ETag; there is no await between the two."""
+        return json_response(config, etag=self._live_config.etag)
 
     async def profile(self, request: Request) -> Response:
         depth = ProfileOptions(*(request.query_params.get(name, "0") == "1" for name in ("shapes", "memory", "stack")))
@@ -154,14 +94,16 @@ class AdminInterface:
         return Response(trace, headers=headers, media_type="application/gzip")
 
     async def memory(self, _: Request) -> Response:
-        return _json(await asyncio.get_running_loop().run_in_executor(self._threads, self._memory))
+        return json_response(await asyncio.get_running_loop().run_in_executor(self._threads, self._memory))
 
     async def queue(self, _: Request) -> Response:
         """The waiting requests, oldest first, without waiting for the worker."""
-        now, waiting = self._clock(), self._engine.pending.all()
-        works = [_work(ticket.work, now) for ticket in waiting[:MAX_LISTED_REQUESTS]]
-        tokens = sum(ticket.work.tokens for ticket in waiting)
-        return _json({"depth": len(waiting), "tokens": tokens, "works": works})
+        now, waiting = self._clock(), [ticket.work for ticket in self._engine.pending.all()]
+        works = [
+            {"id": one.id, "tokens": one.tokens, "lane": one.lane, "waited_seconds": round(now - one.arrived, 6)}
+            for one in waiting[:MAX_LISTED_REQUESTS]
+        ]
+        return json_response({"depth": len(waiting), "tokens": sum(one.tokens for one in waiting), "works": works})
 
     async def stacks(self, _: Request) -> Response:
         """Stack of every Python thread."""
@@ -170,35 +112,123 @@ class AdminInterface:
             f"{names.get(ident, 'unnamed')} ({ident})": traceback.format_stack(frame)
             for ident, frame in sys._current_frames().items()
         }
-        return _json(stacks)
+        return json_response(stacks)
 
 
-def if_match(request: Request) -> frozenset[str]:
-    """The ETags that a change names; `*` is any. Raises RequestRefused without any."""
-    header = request.headers.get("if-match")
-    if header is None:
-        raise RequestRefused(428, "precondition-required", "send the ETag that you have read as If-Match")
-    return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in header.split(","))
+class OperationCounts(Struct, frozen=True):
+    """How often each operation ran since the server started, and whether it is draining."""
+
+    draining: bool
+    warm_ups: int
+    worker_restarts: int
+    reloads: int
 
 
-_STATUS: dict[type[LatdoctorError], tuple[int, str]] = {
-    UsageError: (422, "invalid"),
-    StaleEtag: (412, "changed-meanwhile"),
-    NeedsRestart: (409, "needs-restart"),
-    ProfilerBusy: (409, "busy"),
-}
+class Reloaded(OperationCounts, frozen=True):
+    """After a reload: checksum of the weights in use."""
+
+    checksum: str
 
 
-def _work(work: Work, now: float) -> dict[str, float | str | int]:
-    return {"id": work.id, "tokens": work.tokens, "lane": work.lane, "waited_seconds": round(now - work.arrived, 6)}
+class Operations:
+    """Runs one operation at a time. Used on the event loop."""
+
+    def __init__(
+        self, engine: Engine, models: ServingModels, live_config: LiveConfig, readiness: Readiness, profiling: Profiler
+    ) -> None:
+        self._engine = engine
+        self._models = models
+        self._live_config = live_config
+        self._readiness = readiness
+        self._profiling = profiling
+        self._start = secrets.token_hex(8)
+        self._draining_changes = 0
+        self._warm_ups = 0
+        self._reloads = 0
+        self._lock = asyncio.Lock()
+
+    @property
+    def counts(self) -> OperationCounts:
+        return OperationCounts(self._readiness.set_aside, self._warm_ups, self._engine.renewals, self._reloads)
+
+    @property
+    def etag(self) -> str:
+        """Never reused after an operation, even if the counts are equal."""
+        whole = msgspec.json.encode((self._start, self._draining_changes, self.counts))
+        return hashlib.sha256(whole).hexdigest()[:16]
+
+    def routes(self, guard: AdminGuard) -> list[BaseRoute]:
+        return [
+            guard.route("GET", "/admin/acts", self.show),
+            guard.route("POST", "/admin/warm-up", self.warm_up),
+            guard.route("POST", "/admin/restart-worker", self.restart_worker),
+            guard.route("POST", "/admin/reload", self.reload),
+            guard.route("PUT", "/admin/draining", self.drain),
+        ]
+
+    async def show(self, _: Request) -> Response:
+        return json_response(self.counts, etag=self.etag)
+
+    async def warm_up(self, request: Request) -> Response:
+        """Runs every kind of batch once on the worker, between two batches; waiting requests wait meanwhile."""
+
+        async def operation() -> OperationCounts:
+            await self._engine.on_worker(self._models.warm_up)
+            self._warm_ups += 1
+            return self.counts
+
+        return await self._run(request, operation)
+
+    async def restart_worker(self, request: Request) -> Response:
+        """Replaces the worker thread; waiting requests are kept."""
+
+        async def operation() -> OperationCounts:
+            if self._profiling.running:
+                raise ProfilerBusy("a profile of the worker is being taken", next_step="wait until it is done")
+            await self._engine.renew(RENEWAL_SECONDS)
+            return self.counts
+
+        return await self._run(request, operation)
+
+    async def reload(self, request: Request) -> Response:
+        """Builds the model of the configured version again; batches use the old one until the new one is complete."""
+
+        async def operation() -> OperationCounts:
+            checksum = await self._live_config.rebuild()
+            self._reloads += 1
+            return Reloaded(**msgspec.structs.asdict(self.counts), checksum=checksum)
+
+        return await self._run(request, operation)
+
+    async def drain(self, request: Request) -> Response:
+        """`{"draining": true}`: reports not ready, and still answers requests. `false` reverts it."""
+        body = await _json_object(request)
+        if set(body) != {"draining"} or not isinstance(body["draining"], bool):
+            raise BadRequest(422, "invalid", 'the body is {"draining": true} or {"draining": false}')
+
+        async def operation() -> OperationCounts:
+            self._draining_changes += 1
+            self._readiness.set_aside = body["draining"]
+            return self.counts
+
+        return await self._run(request, operation)
+
+    async def _run(self, request: Request, operation: Callable[[], Awaitable[OperationCounts]]) -> Response:
+        """Runs one operation if none has run since the caller read the ETag.
+
+        Raises RequestRefused without an ETag, StaleEtag, and what `operation` raises; then it is not counted.
+        """
+        etags = if_match(request)
+        async with self._lock:
+            if not etags & {"*", self.etag}:
+                raise StaleEtag("another operation ran since", next_step="read /admin/acts again")
+            counts = await operation()
+            return json_response(counts, etag=self.etag)
 
 
-def _json(value: Any) -> Response:
-    return Response(msgspec.json.encode(value), media_type="application/json")
-
-
-def mapping(raw: bytes) -> dict[str, Any]:
-    """A body as a JSON object. Raises BadRequest."""
+async def _json_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. Raises BadRequest."""
+    raw = await intent_request.read(request)
     try:
         return msgspec.json.decode(raw, type=dict[str, Any])
     except UNDECODABLE as error:

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server.config import DependencyConfig
+from latdoctor.lab.server.intent_request import RequestContext
 from latdoctor.lab.server.metrics import ServerMetrics
-from latdoctor.lab.server.request_context import RequestContext
 
 if TYPE_CHECKING:
     import aiohttp

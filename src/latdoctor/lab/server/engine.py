@@ -11,9 +11,8 @@ from typing import Any, TypeVar
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.errors import Unavailable
-from latdoctor.lab.server.pending_requests import PendingRequests, Ticket
-from latdoctor.lab.server.request_context import ModelAnswer, ModelInput
-from latdoctor.lab.server.schedulers.batch import Scheduler, Work
+from latdoctor.lab.server.intent_request import ModelAnswer, ModelInput, PendingRequests, Ticket
+from latdoctor.lab.server.schedulers.batch import Lane, Scheduler, Work
 from latdoctor.lab.server.worker import (
     BatchComputer,
     Drop,
@@ -81,7 +80,7 @@ class Engine:
         """What all workers so far have used. Any thread."""
         return self._before + (self._worker.usage if self._worker else ThreadUsage())
 
-    def submit(self, tokens: int, model_input: ModelInput, *, lane: str, deadline: float | None) -> Ticket:
+    def submit(self, tokens: int, model_input: ModelInput, *, lane: Lane, deadline: float | None) -> Ticket:
         """Queues a request; the ticket's future gets the answer, or Unavailable where the worker is lost."""
         work = Work(next(self._ids), tokens, self._clock(), deadline, lane)
         answer: asyncio.Future[ModelAnswer] = asyncio.get_running_loop().create_future()

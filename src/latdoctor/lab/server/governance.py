@@ -1,16 +1,17 @@
-"""Load governance: admission, circuit breaker, retry budget, lanes and the standby model."""
+"""Load governance: readiness, admission, circuit breaker, retry budget, lanes and the standby model."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.errors import LoadShed
-from latdoctor.lab.server.pending_requests import PendingRequests
-from latdoctor.lab.server.request_parser import IntentRequest
-from latdoctor.lab.server.schedulers.admission import Prediction
-from latdoctor.lab.server.schedulers.batch import Work
+from latdoctor.lab.server.errors import LoadShed, Unavailable
+from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests
+from latdoctor.lab.server.schedulers.batch import Lane, Work
+from latdoctor.lab.server.schedulers.cost_model import Prediction
 
 WINDOW = 5.0  # seconds of answers that the P99 is taken of
 FEWEST = 20  # answers below which no P99 is believed
@@ -105,11 +106,11 @@ class Governance:
         if not self._retries.allows(is_retry=intent_request.attempt > 0, now=self._clock(), share=share):
             raise LoadShed(429, "retry-budget", "too many requests come in again", retry_after=RetryBudget.SECONDS)
 
-    def lane(self, tokens: int) -> str:
+    def lane(self, tokens: int) -> Lane:
         governance = self._config.governance
         if not governance.lanes:
-            return "all"
-        return "long" if tokens > governance.lane_boundary_tokens else "short"
+            return Lane.ALL
+        return Lane.LONG if tokens > governance.lane_boundary_tokens else Lane.SHORT
 
     def admit(
         self, intent_request: IntentRequest, tokens: int, received: float, pending: PendingRequests
@@ -153,3 +154,48 @@ class Governance:
         """Whether the light model computes the next batch. Called by the worker, with the shared lock held."""
         standby = self._config.governance.standby
         return standby == "on" or (standby == "auto" and self.breaker.is_open(self._clock()))
+
+
+class ServerState(StrEnum):
+    """What `/readyz` reports."""
+
+    STARTING = "starting"
+    READY = "ready"
+    DRAINING = "draining"
+
+
+class Readiness:
+    """Whether the server takes requests, and how many are in progress. Used on the event loop only."""
+
+    def __init__(self) -> None:
+        self.warm = False
+        self.draining = False  # the server is shutting down
+        self.set_aside = False  # until the operator ends it
+        self.in_flight = 0
+
+    @property
+    def away(self) -> bool:
+        """Whether requests shall go to other servers."""
+        return self.draining or self.set_aside
+
+    @property
+    def state(self) -> ServerState:
+        if self.away:
+            return ServerState.DRAINING
+        return ServerState.READY if self.warm else ServerState.STARTING
+
+    @contextmanager
+    def request(self, most: int) -> Iterator[None]:
+        """One request in progress. Raises Unavailable while the server starts, LoadShed beyond `most` requests.
+
+        While it drains, requests that still arrive are answered: the listening socket is closed elsewhere.
+        """
+        if not self.warm:
+            raise Unavailable("starting", "the model is being made ready")
+        if self.in_flight >= most:
+            raise LoadShed(503, "queue-full", "too many requests are on their way", retry_after=1)
+        self.in_flight += 1
+        try:
+            yield
+        finally:
+            self.in_flight -= 1

@@ -14,33 +14,36 @@ from pathlib import Path
 from msgspec import Struct
 
 from latdoctor import __version__
-from latdoctor.lab.server import runtime_stats
 from latdoctor.lab.server.access_log import AccessLog
-from latdoctor.lab.server.admin import AdminGuard, AdminInterface
+from latdoctor.lab.server.admin import AdminInterface, Operations
+from latdoctor.lab.server.admin_http import AdminGuard
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
-from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.governance import Governance, Readiness
 from latdoctor.lab.server.intent_handler import IntentHandler
+from latdoctor.lab.server.intent_request import BODY_SECONDS
 from latdoctor.lab.server.live_config import LiveConfig
-from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
+from latdoctor.lab.server.memory.pool import MemoryPool
 from latdoctor.lab.server.metrics import BatchMetrics, ServerMetrics
-from latdoctor.lab.server.metrics_collector import StateCollector
-from latdoctor.lab.server.operations import Operations
+from latdoctor.lab.server.metrics_collector import (
+    GcPauses,
+    ServerFigures,
+    StateCollector,
+    heartbeat,
+    resident_bytes,
+    threads,
+)
 from latdoctor.lab.server.profiler import ProfileOptions, Profiler, ProfileRecorder
-from latdoctor.lab.server.readiness import Readiness
-from latdoctor.lab.server.request_parser import BODY_SECONDS
 from latdoctor.lab.server.schedulers import build as build_scheduler
-from latdoctor.lab.server.schedulers.admission import Prediction
 from latdoctor.lab.server.schedulers.batch import Scheduler
+from latdoctor.lab.server.schedulers.cost_model import Prediction
 from latdoctor.lab.server.serving_models import Model, ServingModels
 from latdoctor.lab.server.sessions import InProcessSessions
-from latdoctor.lab.server.stage_handlers import StageHandlers
-from latdoctor.lab.server.stages import Stages, TimedLock
-from latdoctor.lab.server.worker import ThreadUsage
+from latdoctor.lab.server.stages import StageHandlers, Stages, TimedLock
 
 REQUEST_THREADS = 4
-_STOP_SECONDS = 10.0  # how long the worker's last batch is waited for
+_STOP_SECONDS = 10.0  # time for the worker's last batch
 
 
 class ServerIdentity(Struct, frozen=True):
@@ -72,28 +75,28 @@ class InferenceServer:
     def __init__(
         self,
         config: ServerConfig,
-        brain: ModelBackend,
+        backend: ModelBackend,
         identity: ServerIdentity,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.brain = brain
+        self.backend = backend
         self.readiness = Readiness()
-        self.metrics = ServerMetrics(identity.replica, brain.backend)
+        self.metrics = ServerMetrics(identity.replica, backend.backend)
         self.shared = TimedLock(self.metrics.lock_wait.observe)
         self.prediction = Prediction()
         self.governance = Governance(config, self.prediction, clock)
-        self.models = ServingModels(brain.model, self.governance.wants_standby, self.shared)
-        self.counts = BatchMetrics(self.metrics, self.prediction, brain.torch_threads)
+        self.models = ServingModels(backend.model, self.governance.wants_standby, self.shared)
+        self.counts = BatchMetrics(self.metrics, self.prediction, backend.torch_threads)
         self.engine = Engine(self._scheduler, config, self.models, self.counts, clock)
         self.sessions = InProcessSessions(config.sessions, config.queue.max_tokens_per_request)
         self.dependency = DependencyClient(config.dependency, self.metrics)
         self.access_log = AccessLog(identity.access_log) if identity.access_log else None
         self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
-        self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # a new model and requests never wait for each other
+        self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # so that requests never wait for a new model
         self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
         self.stage_handlers = StageHandlers(
-            intents=brain.intents,
-            features=brain.features,
+            intents=backend.intents,
+            features=backend.features,
             max_tokens=config.queue.max_tokens_per_request,
             sessions=self.sessions,
             shared=self.shared,
@@ -108,7 +111,7 @@ class InferenceServer:
             config,
             engine=self.engine,
             models=self.models,
-            pool=brain.pool,
+            pool=backend.pool,
             governance=self.governance,
             sessions=self.sessions,
             shared=self.shared,
@@ -126,14 +129,16 @@ class InferenceServer:
             clock,
             identity.body_seconds,
         )
-        profiling = Profiler(self.engine, brain.recorder, self.side_thread)
-        guard = AdminGuard(identity.admin_token)
+        profiling = Profiler(self.engine, backend.recorder, self.side_thread)
+        self.guard = AdminGuard(identity.admin_token)
         self.admin = AdminInterface(
-            guard, self.live_config, self.engine, profiling, brain.pool.stats, clock, self.side_thread
+            self.live_config, self.engine, profiling, backend.pool.stats, clock, self.side_thread
         )
         self.operations = Operations(self.engine, self.models, self.live_config, self.readiness, profiling)
-        self.metrics.also(StateCollector(ServerState(self, __version__, clock), self.metrics.fixed))
-        self._gc = runtime_stats.GcPauses(self.metrics.gc_pause.observe)
+        self._clock = clock
+        self._began, self._began_unix = clock(), time.time()
+        self.metrics.registry.register(StateCollector(self._figures, self.metrics.fixed))
+        self._gc = GcPauses(self.metrics.gc_pause.observe)
         self._tasks: list[asyncio.Task[None]] = []
 
     def _scheduler(self, config: ServerConfig) -> Scheduler:
@@ -150,10 +155,10 @@ class InferenceServer:
         return await asyncio.get_running_loop().run_in_executor(self._page_thread, self.metrics.page)
 
     async def start(self) -> None:
-        """Starts the worker, and warms the model up behind the closed door."""
+        """Starts the worker, and the warm-up of the model; until that ends, requests are refused."""
         self._gc.start()
         self.engine.start()
-        beat = runtime_stats.heartbeat(self.metrics.loop_lag.observe, self.engine.replace_lost_worker)
+        beat = heartbeat(self.metrics.loop_lag.observe, self.engine.replace_lost_worker)
         self._tasks = [asyncio.create_task(beat), asyncio.create_task(self._warm_up())]
 
     async def _warm_up(self) -> None:
@@ -165,7 +170,7 @@ class InferenceServer:
         self.readiness.warm = True
 
     async def stop(self) -> None:
-        """After the last request: ends the worker and the threads, and closes what is open."""
+        """After the last request: ends the worker and the threads, and closes all files and connections."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -174,56 +179,37 @@ class InferenceServer:
         if worker is not None:
             await asyncio.get_running_loop().run_in_executor(self.side_thread, worker.join, _STOP_SECONDS)
         await self.dependency.close()
-        for threads in (self._request_threads, self.side_thread, self._page_thread):
-            threads.shutdown(wait=False)
+        for pool in (self._request_threads, self.side_thread, self._page_thread):
+            pool.shutdown(wait=False)
         self._gc.stop()
         if self.access_log is not None:
             self.access_log.close()
-        self.brain.pool.close()
+        self.backend.pool.close()
 
-
-class ServerState:
-    """Read on the page's own thread: takes no lock that requests hold for long."""
-
-    def __init__(self, parts: InferenceServer, version: str, clock: Callable[[], float]) -> None:
-        self._parts = parts
-        self._version = version
-        self._clock = clock
-        self._began = clock()
-        self._began_unix = time.time()
-
-    def info(self) -> dict[str, str]:
-        model = self._parts.models.main
-        return {
-            "version": self._version,
+    def _figures(self) -> ServerFigures:
+        """Runs on the metrics thread: takes no lock that requests hold for long."""
+        model, now, pending = self.models.main, self._clock(), self.engine.pending
+        compiles, compile_seconds = self.backend.compiles()
+        info = {
+            "version": __version__,
             "dtype": model.precision,
             "attention": model.settings.attention,
             "model_version": model.settings.version,
         }
-
-    def memory(self) -> MemoryStats:
-        return self._parts.brain.pool.stats()
-
-    def usage(self) -> ThreadUsage:
-        return self._parts.engine.usage
-
-    def figures(self) -> dict[str, float | None]:
-        parts, now = self._parts, self._clock()
-        pending = parts.engine.pending
-        compiles, compile_seconds = parts.brain.compiles()
-        return {
+        values = {
             "ref_start_time_seconds": self._began_unix,
             "ref_uptime_seconds": now - self._began,
             "ref_queue_depth": pending.depth,
             "ref_queue_tokens": pending.tokens,
             "ref_queue_oldest_age_seconds": pending.oldest_age(now),
-            "ref_breaker_open": parts.governance.breaker.is_open(now),
-            "ref_process_threads": runtime_stats.threads(),
-            "ref_torch_threads": parts.counts.torch_threads or None,
-            "ref_rss_bytes": runtime_stats.resident_bytes(),
-            "ref_sessions": len(parts.sessions),
+            "ref_breaker_open": self.governance.breaker.is_open(now),
+            "ref_process_threads": threads(),
+            "ref_torch_threads": self.counts.torch_threads or None,
+            "ref_rss_bytes": resident_bytes(),
+            "ref_sessions": len(self.sessions),
             "ref_compiles_total": compiles,
             "ref_compile_seconds_total": compile_seconds,
             "ref_process_cpu_seconds_total": time.process_time(),
-            "ref_worker_restarts_total": parts.engine.restarts,
+            "ref_worker_restarts_total": self.engine.restarts,
         }
+        return ServerFigures(info, self.backend.pool.stats(), self.engine.usage, values)

@@ -16,22 +16,16 @@ from functools import partial
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from latdoctor.lab.server import request_parser
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.engine import Engine
-from latdoctor.lab.server.errors import BadRequest, ClientGone, LoadShed, RequestRefused, Unavailable
-from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, LoadShed, RequestRefused, Unavailable
+from latdoctor.lab.server.governance import Governance, Readiness
+from latdoctor.lab.server.intent_request import BODY_SECONDS, RequestContext, Ticket, parse, read
 from latdoctor.lab.server.metrics import ServerMetrics
-from latdoctor.lab.server.pending_requests import Ticket
-from latdoctor.lab.server.readiness import Readiness
-from latdoctor.lab.server.request_context import RequestContext
-from latdoctor.lab.server.request_parser import parse
-from latdoctor.lab.server.stage_handlers import StageHandlers
-from latdoctor.lab.server.stages import Stages
+from latdoctor.lab.server.stages import StageHandlers, Stages
 from latdoctor.load.mix import FRAMES_PER_SECOND
 
 _SPARE = 512  # requests that may be on their way beside those that may wait
-CLIENT_GONE = 499  # as nginx logs it; never delivered
 FAQ = "faq"
 
 
@@ -47,14 +41,14 @@ class IntentHandler:
     readiness: Readiness
     config: Callable[[], ServerConfig]
     clock: Callable[[], float]
-    body_seconds: float = request_parser.BODY_SECONDS
+    body_seconds: float = BODY_SECONDS
 
     async def __call__(self, request: Request) -> Response:
         began, entered = self.clock(), time.time()
         self.metrics.arrivals.inc()
         try:
             with self.readiness.request(self.config().queue.max_requests + _SPARE):
-                exchange = await self._answered(request, began, entered)
+                context = await self._answered(request, began, entered)
         except (ClientGone, ClientDisconnect):
             self.metrics.cancelled.inc()
             return Response(status_code=CLIENT_GONE)
@@ -62,10 +56,10 @@ class IntentHandler:
             return await self._refuse(refused, began, entered)
         self.metrics.requests.of("200").inc()
         headers = {"connection": "close"} if self.readiness.away else None
-        return Response(exchange.body, media_type="application/json", headers=headers)
+        return Response(context.body, media_type="application/json", headers=headers)
 
     async def _answered(self, request: Request, began: float, entered: float) -> RequestContext:
-        content = await request_parser.read(request, self.body_seconds)
+        content = await read(request, self.body_seconds)
         # What follows is the server's own time. How long the body took is the network's and the client's.
         received = self.clock()
         self.metrics.body_seconds.observe(received - began)
@@ -73,23 +67,23 @@ class IntentHandler:
         if intent_request.attempt:
             self.metrics.retry_arrivals.inc()
         self.governance.arrived(intent_request)
-        exchange = RequestContext(
+        context = RequestContext(
             intent_request, intent_request.request_id or next(_NAMES), received, entered, len(content)
         )
-        await self.stages.before(exchange)
-        deadline = self.governance.admit(intent_request, exchange.tokens, received, self.engine.pending)
-        if exchange.tokens > self.config().batching.long_seconds * FRAMES_PER_SECOND:
+        await self.stages.before(context)
+        deadline = self.governance.admit(intent_request, context.tokens, received, self.engine.pending)
+        if context.tokens > self.config().batching.long_seconds * FRAMES_PER_SECOND:
             self.metrics.long_inputs.inc()
-        await self._compute(request, exchange, deadline)
-        await self.stages.after(exchange)
-        self._count(exchange)
-        return exchange
+        await self._compute(request, context, deadline)
+        await self.stages.after(context)
+        self._count(context)
+        return context
 
-    async def _compute(self, request: Request, exchange: RequestContext, deadline: float | None) -> None:
+    async def _compute(self, request: Request, context: RequestContext, deadline: float | None) -> None:
         """Queues the request and waits for its answer, a disconnect, the deadline or the fallback timeout."""
-        lane = self.governance.lane(exchange.tokens)
-        ticket = self.engine.submit(exchange.tokens, exchange.input, lane=lane, deadline=deadline)
-        exchange.queued = ticket.work.arrived
+        lane = self.governance.lane(context.tokens)
+        ticket = self.engine.submit(context.tokens, context.input, lane=lane, deadline=deadline)
+        context.queued = ticket.work.arrived
         fallback_ms = self.config().governance.fallback_ms
         async with self._watched(request, ticket):
             # A timer that is not cancelled keeps its ticket for as long: up to ten minutes of requests.
@@ -97,11 +91,11 @@ class IntentHandler:
             if deadline is not None:
                 timers.append(self._at(deadline, partial(self._too_late, ticket)))
             if fallback_ms:
-                timers.append(self._at(exchange.received + fallback_ms / 1000, partial(self._fall_back, ticket)))
+                timers.append(self._at(context.received + fallback_ms / 1000, partial(self._fall_back, ticket)))
             try:
-                exchange.computed = await ticket.answer
+                context.computed = await ticket.answer
             except _FallBack:
-                exchange.intent, exchange.source = FAQ, "fallback"
+                context.intent, context.source = FAQ, "fallback"
                 self.metrics.fallback.inc()
             finally:
                 for timer in timers:
@@ -134,13 +128,13 @@ class IntentHandler:
         if not ticket.answer.done():
             ticket.answer.set_exception(_FallBack())
 
-    def _count(self, exchange: RequestContext) -> None:
-        took = exchange.sent - exchange.received
+    def _count(self, context: RequestContext) -> None:
+        took = context.sent - context.received
         self.metrics.request_seconds.observe(took)
-        self.metrics.latency_of_size(exchange.content_bytes, took)
-        if exchange.computed is not None:
-            self.metrics.latency_of_version(exchange.computed.version, took)
-            if exchange.computed.standby:
+        self.metrics.latency_of_size(context.content_bytes, took)
+        if context.computed is not None:
+            self.metrics.latency_of_version(context.computed.version, took)
+            if context.computed.standby:
                 self.metrics.standby.inc()
 
     async def _refuse(self, refused: RequestRefused, began: float, entered: float) -> Response:
@@ -153,7 +147,7 @@ class IntentHandler:
         await self.stages.elsewhere(
             partial(self.stage_handlers.log, entered, seconds, refused.status, "", refused.reason)
         )
-        return refusal(refused, close=self.readiness.away)
+        return refused.response(close=self.readiness.away)
 
 
 class _FallBack(Unavailable):
@@ -161,12 +155,6 @@ class _FallBack(Unavailable):
 
     def __init__(self) -> None:
         super().__init__("fallback", "the model took too long")
-
-
-def refusal(refused: RequestRefused, *, close: bool = False) -> Response:
-    """The answer that a refused request gets."""
-    headers = {**refused.headers, **({"connection": "close"} if close else {})}
-    return Response(refused.body, refused.status, headers, "application/json")
 
 
 _NAMES = (f"r{number}" for number in itertools.count(1))

@@ -6,35 +6,18 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from typing import Any, Protocol
+from typing import Any
 
-from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.lab.server.config import MemoryConfig, ServerConfig, changed_restart_knobs, patched
+from latdoctor.errors import LatdoctorError
+from latdoctor.lab.server.config import ServerConfig, changed_restart_knobs, patched
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
+from latdoctor.lab.server.errors import NeedsRestart, StaleEtag
 from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.memory.pool import MemoryPool
 from latdoctor.lab.server.serving_models import ServingModels
-from latdoctor.lab.server.sessions import SessionStore
+from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import TimedLock
-
-
-class LiveMemory(Protocol):
-    """A memory backend whose knobs can be turned."""
-
-    def set_live(self, config: MemoryConfig) -> None:
-        """Raises UsageError for one that this machine cannot turn."""
-
-
-class StaleEtag(OperationError):  # noqa: N818 - what happened, not a mistake
-    """The configuration has changed since the caller read it."""
-
-
-class NeedsRestart(OperationError):  # noqa: N818 - what happened, not a mistake
-    """Knobs that cannot be turned while the server runs."""
-
-    def __init__(self, names: tuple[str, ...]) -> None:
-        super().__init__(f"needs a restart: {', '.join(names)}", next_step="start the server anew with them")
-        self.names = names
 
 
 class LiveConfig:
@@ -46,9 +29,9 @@ class LiveConfig:
         *,
         engine: Engine,
         models: ServingModels,
-        pool: LiveMemory,
+        pool: MemoryPool,
         governance: Governance,
-        sessions: SessionStore,
+        sessions: InProcessSessions,
         shared: TimedLock,
         dependency: DependencyClient,
         threads: Executor,
@@ -72,20 +55,20 @@ class LiveConfig:
 
     @property
     def etag(self) -> str:
-        """Of the configuration as it now stands. It never comes back: not when the same is configured again, so that a
-        change which was long on its way does not fit any more.
+        """Of the present configuration. Never reused, not even for an equal configuration, so that a delayed change
+        that was based on an earlier one does not match.
         """
         return f"{self._config.etag}-{self._start}-{self._changes}"
 
     async def settled(self) -> ServerConfig:
-        """The configuration once no change is under way: who lost the answer to one learns here what became of it."""
+        """The configuration once no change is in progress: it shows a client whose response was lost the outcome."""
         async with self._changing:
             return self._config
 
     async def change(self, patch: Mapping[str, Any], etags: frozenset[str]) -> ServerConfig:
         """The new configuration, in effect. `etags`: those the caller accepts; `*` is any.
 
-        Raises UsageError for a bad value, StaleEtag, NeedsRestart. Requests that wait are kept.
+        Raises UsageError for a bad value, StaleEtag, NeedsRestart. Waiting requests are kept.
         """
         async with self._changing:
             before = self._config
@@ -99,12 +82,12 @@ class LiveConfig:
             return after
 
     async def rebuild(self) -> str:
-        """The models of the configuration in force, made anew; the checksum of the main one. Nothing else changes."""
+        """Builds the models of the present configuration again; the checksum of the main one."""
         async with self._changing:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._models.rebuild)
 
     async def _apply(self, before: ServerConfig, after: ServerConfig) -> None:
-        """First what may be impossible here, then what cannot fail: a refused change has changed nothing."""
+        """First what can fail on this machine, then what cannot: a refused change has changed nothing."""
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._threads, self._apply_fallible, before, after)
         self._config = after
@@ -115,7 +98,7 @@ class LiveConfig:
             self._engine.reschedule(after)
 
     def _apply_fallible(self, before: ServerConfig, after: ServerConfig) -> None:
-        """On a thread of its own: a model takes seconds to make, and the shared lock may be held by others."""
+        """On a thread of its own: building a model takes seconds, and the shared lock may be in use."""
         self._models.prepare(after.model, standby=after.governance.standby != "off")
         if before.memory != after.memory:
             try:

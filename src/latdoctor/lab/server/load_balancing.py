@@ -1,18 +1,85 @@
-"""Load balancing policies: which replica gets the next request."""
+"""Load balancing: the router's configuration, and the policies that choose the replica for the next request."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, get_args
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Annotated, Any, Protocol
 
-from msgspec import Struct
+import msgspec
+from msgspec import Meta, Struct
 
-PolicyName = Literal["round-robin", "least-loaded", "weighted"]
+from latdoctor.errors import UsageError
+
+GROUP = "router."  # prefix of the router's settings on the command line
 
 
-POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
+class Policy(StrEnum):
+    """How the router chooses a replica."""
+
+    ROUND_ROBIN = "round-robin"
+    LEAST_LOADED = "least-loaded"
+    WEIGHTED = "weighted"
+
+
+Weight = Annotated[float, Meta(ge=0, le=1000)]
+
+
+class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """The router's knobs, all of them live."""
+
+    policy: Policy = Policy.LEAST_LOADED
+    weights: dict[str, Weight] = {}  # by replica; 1 where none is given
+    slow_start_ms: Annotated[float, Meta(ge=0, le=600_000)] = 10_000
+    timeout_ms: Annotated[float, Meta(gt=0, le=600_000)] = 30_000  # of one request at one replica
+    sticky: bool = False  # whether a session goes to the same replica for as long as that one is ready
+
+
+def patched_router_config(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
+    """`config` with some fields changed; weights are merged by replica. Raises UsageError."""
+    whole = msgspec.to_builtins(config)
+    weights = changes.get("weights", {})
+    if not isinstance(weights, dict):
+        raise UsageError("weights must be an object: replica → weight")
+    merged = {name: weight for name, weight in {**whole["weights"], **weights}.items() if weight is not None}
+    try:
+        return msgspec.convert({**whole, **changes, "weights": merged}, RouterConfig)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the router's configuration is not valid: {error}") from error
+
+
+def digest(value: Any) -> str:
+    """Equal values have equal digests, for ETags."""
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()[:16]
+
+
+def parse_router_settings(settings: Sequence[str]) -> tuple[RouterConfig, tuple[str, ...]]:
+    """The router's configuration from the settings that begin with `router.`, and the others. Raises UsageError.
+
+    Weights are written `router.weights=0:9,1:1`.
+    """
+    own: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if name.startswith(GROUP):
+            if not equals:
+                raise UsageError(f"{setting!r} sets no knob", next_step=f"write {GROUP}KNOB=VALUE")
+            knob = name.removeprefix(GROUP)
+            own[knob] = _weights(value) if knob == "weights" else value
+    try:
+        config = msgspec.convert(own, RouterConfig, strict=False)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"the router's configuration is not valid: {error}") from error
+    return config, tuple(setting for setting in settings if not setting.startswith(GROUP))
+
+
+def _weights(text: str) -> dict[str, str]:
+    pairs = [part.partition(":") for part in text.split(",")]
+    if not all(colon for _, colon, _ in pairs):
+        raise UsageError(f"{text!r} are no weights", next_step=f"write {GROUP}weights=0:9,1:1")
+    return {name.strip(): weight for name, _, weight in pairs}
 
 
 LEAST_SHARE = 0.1
@@ -39,7 +106,7 @@ def slow_start_weight(weight: float, ready_for: float, slow_start: float) -> flo
     return weight * max(LEAST_SHARE, ready_for / slow_start)
 
 
-class _InTurn:
+class _RoundRobin:
     """Smooth weighted round-robin: all gain their weight, the richest is chosen and pays for all."""
 
     def __init__(self, slow_start: float, *, by_weight: bool) -> None:
@@ -52,7 +119,7 @@ class _InTurn:
             one.name: slow_start_weight(one.weight if self._by_weight else 1.0, one.ready_for, self._slow_start)
             for one in candidates
         }
-        # Who is away loses its credit: a replica that comes back must not be flooded with what it missed.
+        # An absent replica loses its credit: when it returns, it must not be flooded with what it missed.
         credit = {name: self._credit.get(name, 0.0) + weight for name, weight in weights.items() if weight > 0}
         self._credit = credit
         if not credit:
@@ -82,16 +149,11 @@ class _LeastLoaded:
         return chosen
 
 
-_BUILDERS: dict[PolicyName, Callable[[float], Balancer]] = {
-    "round-robin": lambda slow_start: _InTurn(slow_start, by_weight=False),
-    "least-loaded": _LeastLoaded,
-    "weighted": lambda slow_start: _InTurn(slow_start, by_weight=True),
-}
-
-
-def build(policy: PolicyName, slow_start: float) -> Balancer:
-    """The rule of that name; `slow_start` in seconds, 0 for none."""
-    return _BUILDERS[policy](slow_start)
+def build(policy: Policy, slow_start: float) -> Balancer:
+    """The balancer of that policy; `slow_start` in seconds, 0 for none."""
+    if policy is Policy.LEAST_LOADED:
+        return _LeastLoaded(slow_start)
+    return _RoundRobin(slow_start, by_weight=policy is Policy.WEIGHTED)
 
 
 def sticky_replica(session: str, candidates: Sequence[Candidate]) -> str | None:

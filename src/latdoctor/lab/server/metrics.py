@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.registry import Collector
 
-from latdoctor.lab.server.schedulers.admission import Prediction
 from latdoctor.lab.server.schedulers.batch import Batch
+from latdoctor.lab.server.schedulers.cost_model import Prediction
 from latdoctor.load.mix import BODY_SIZES, SECONDS, body_size
 
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)
@@ -118,10 +117,6 @@ class ServerMetrics:
         for value in known:
             split.of(value)
         return split
-
-    def also(self, collector: Collector) -> None:
-        """What is read at the time of a scrape."""
-        self.registry.register(collector)
 
     def page(self) -> bytes:
         """The page in Prometheus text format. Milliseconds of work: never on the event loop."""

@@ -1,10 +1,19 @@
-"""Prometheus collector of the server's state at scrape time: gauges, and counters of other components."""
+"""Prometheus collector of the server's state at scrape time, and what it measures of this process.
+
+Gauges and counters of other components; garbage collector pauses, event loop lag, memory and threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Protocol
+import asyncio
+import gc
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from time import perf_counter
+from typing import Any
 
+from msgspec import Struct
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
@@ -12,15 +21,16 @@ from prometheus_client.registry import Collector
 from latdoctor.lab.server.memory.pool import MemoryStats
 from latdoctor.lab.server.worker import ThreadUsage
 
+BEAT = 0.05  # seconds between two heartbeats
 
-class ServerStateReader(Protocol):
-    """The server's state for the collector, read on the metrics thread."""
 
-    def info(self) -> dict[str, str]: ...
-    def memory(self) -> MemoryStats: ...
-    def usage(self) -> ThreadUsage: ...
-    def figures(self) -> dict[str, float | None]:
-        """Values by the names of `GAUGES` and `COUNTERS` below that come from nowhere else."""
+class ServerFigures(Struct, frozen=True):
+    """The server's state at a scrape. `values` by the names in GAUGES and COUNTERS; None: not measured."""
+
+    info: Mapping[str, str]
+    memory: MemoryStats
+    usage: ThreadUsage
+    values: Mapping[str, float | None]
 
 
 GAUGES = {
@@ -63,27 +73,24 @@ MEMORY_COUNTERS = {
 
 
 class StateCollector(Collector):
-    """Turns a ServerStateReader into samples with the fixed labels. What the backend cannot count has no sample."""
+    """Turns figures into samples with the fixed labels. `read` runs on the metrics thread; None has no sample."""
 
-    def __init__(self, state: ServerStateReader, fixed: tuple[str, str]) -> None:
-        self._state = state
+    def __init__(self, read: Callable[[], ServerFigures], fixed: tuple[str, str]) -> None:
+        self._read = read
         self._labels = {"replica": fixed[0], "backend": fixed[1]}
 
     def collect(self) -> Iterator[Metric]:
-        yield self._sample(GaugeMetricFamily, "ref_info", "What runs here", 1, self._state.info())
-        figures = self._state.figures()
+        found = self._read()
+        yield self._gauge("ref_info", "What runs here", 1, found.info)
         for name, message in GAUGES.items():
-            yield self._sample(GaugeMetricFamily, name, message, figures.get(name))
+            yield self._gauge(name, message, found.values.get(name))
         for name, message in COUNTERS.items():
-            yield self._sample(CounterMetricFamily, name, message, figures.get(name))
-        yield from self._memory(self._state.memory())
-        yield from self._worker(self._state.usage())
-
-    def _memory(self, memory: MemoryStats) -> Iterator[Metric]:
+            yield self._counter(name, message, found.values.get(name))
         for name, (attribute, message) in MEMORY_GAUGES.items():
-            yield self._sample(GaugeMetricFamily, name, f"{message}, {_OURS}", getattr(memory, attribute))
+            yield self._gauge(name, f"{message}, {_OURS}", getattr(found.memory, attribute))
         for name, (attribute, message) in MEMORY_COUNTERS.items():
-            yield self._sample(CounterMetricFamily, name, f"{message}, {_OURS}", getattr(memory, attribute))
+            yield self._counter(name, f"{message}, {_OURS}", getattr(found.memory, attribute))
+        yield from self._worker(found.usage)
 
     def _worker(self, usage: ThreadUsage) -> Iterator[Metric]:
         cpu = CounterMetricFamily(
@@ -92,27 +99,69 @@ class StateCollector(Collector):
         for mode, seconds in (("user", usage.user_seconds), ("system", usage.system_seconds)):
             cpu.add_metric([*self._labels.values(), mode], seconds)
         yield cpu
-        counted = CounterMetricFamily
-        yield self._sample(
-            counted, "ref_page_faults_total", "Minor page faults of the worker thread", float(usage.page_faults)
-        )
-        yield self._sample(
-            counted,
+        yield self._counter("ref_page_faults_total", "Minor page faults of the worker thread", usage.page_faults)
+        yield self._counter(
             "ref_worker_involuntary_switches_total",
             "Times the worker thread lost its processor",
-            float(usage.involuntary_switches),
+            usage.involuntary_switches,
         )
 
-    def _sample(
-        self,
-        kind: Callable[..., Metric],
-        name: str,
-        message: str,
-        value: float | None,
-        labels: dict[str, str] | None = None,
-    ) -> Metric:
+    def _gauge(self, name: str, message: str, value: float | None, labels: Mapping[str, str] | None = None) -> Metric:
         together = {**self._labels, **(labels or {})}
-        family = kind(name.removesuffix("_total"), message, labels=list(together))
+        family = GaugeMetricFamily(name, message, labels=list(together))
         if value is not None:
-            family.add_metric(list(together.values()), float(value))  # type: ignore[attr-defined]  # both kinds have it
+            family.add_metric(list(together.values()), float(value))
         return family
+
+    def _counter(self, name: str, message: str, value: float | None) -> Metric:
+        family = CounterMetricFamily(name.removesuffix("_total"), message, labels=list(self._labels))
+        if value is not None:
+            family.add_metric(list(self._labels.values()), float(value))
+        return family
+
+
+class GcPauses:
+    """Reports each pause of the garbage collector in seconds; a pause stops every thread that runs Python."""
+
+    def __init__(self, observe: Callable[[float], None]) -> None:
+        self._observe = observe
+        self._began: float | None = None
+
+    def start(self) -> None:
+        gc.callbacks.append(self._on_gc)
+
+    def stop(self) -> None:
+        if self._on_gc in gc.callbacks:
+            gc.callbacks.remove(self._on_gc)
+
+    def _on_gc(self, phase: str, _: dict[str, Any]) -> None:
+        if phase == "start":
+            self._began = perf_counter()
+        elif self._began is not None:
+            self._observe(perf_counter() - self._began)
+            self._began = None
+
+
+async def heartbeat(observe_lag: Callable[[float], None], beat: Callable[[], None]) -> None:
+    """Calls `beat` every BEAT seconds, and reports how late the event loop was. `beat` must not block."""
+    while True:
+        began = perf_counter()  # not the loop's own clock: uvloop's has whole milliseconds
+        await asyncio.sleep(BEAT)
+        observe_lag(max(0.0, perf_counter() - began - BEAT))
+        beat()
+
+
+def resident_bytes() -> float | None:
+    """Resident memory of this process (proc(5), statm); None where there is no /proc."""
+    try:
+        return float(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def threads() -> float | None:
+    """Threads of this process, those of C libraries included; None where there is no /proc."""
+    try:
+        return float(len(os.listdir("/proc/self/task")))  # noqa: PTH208 - only their number
+    except OSError:
+        return None

@@ -14,13 +14,10 @@ from msgspec import Struct
 
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.engine import Engine
+from latdoctor.lab.server.errors import ProfilerBusy
 
 MAX_SECONDS = 10.0  # seconds
 MAX_TRACE_BYTES = 256 << 20
-
-
-class ProfilerBusy(OperationError):  # noqa: N818 - what happened, not a mistake
-    """One profile is being taken already."""
 
 
 class ProfileOptions(Struct, frozen=True):

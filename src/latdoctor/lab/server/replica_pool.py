@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from enum import StrEnum
 
 import msgspec
 from msgspec import Struct
@@ -14,13 +14,22 @@ from msgspec import Struct
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.load_balancing import (
     Candidate,
+    Policy,
+    RouterConfig,
     build,
     slow_start_weight,
     sticky_replica,
 )
-from latdoctor.lab.server.router_config import RouterConfig
 
-ReplicaState = Literal["starting", "ready", "unready", "draining", "lost"]
+
+class ReplicaState(StrEnum):
+    """Where a replica is in its life."""
+
+    STARTING = "starting"
+    READY = "ready"
+    UNREADY = "unready"
+    DRAINING = "draining"
+    LOST = "lost"
 
 
 class Replica(Struct):
@@ -28,8 +37,8 @@ class Replica(Struct):
 
     name: str
     url: str  # http://host:port
-    state: ReplicaState = "starting"
-    ready_since: float = 0.0  # seconds of the fleet's clock; counts while ready
+    state: ReplicaState = ReplicaState.STARTING
+    ready_since: float = 0.0  # seconds of the pool's clock; counts while ready
     in_flight: int = 0
     pid: int = 0  # 0: no process
     losses: int = 0
@@ -91,16 +100,16 @@ class ReplicaPool:
     def choose(self, but: frozenset[str] = frozenset(), session: str | None = None) -> Replica | None:
         """The replica for the next request, except those in `but`; None if none is ready.
 
-        A request of a session goes to the session's home, where sessions are sticky.
+        With sticky sessions, a request of a session goes to the session's replica.
         """
         now = self._now()
         candidates = [
             Candidate(one.name, self._weight(one.name), one.in_flight, now - one.ready_since)
             for one in self._replicas.values()
-            if one.state == "ready" and one.name not in but
+            if one.state is ReplicaState.READY and one.name not in but
         ]
-        at_home = self._config.sticky and session is not None
-        chosen = sticky_replica(session or "", candidates) if at_home else self._balancer.choose(candidates)
+        sticky = self._config.sticky and session is not None
+        chosen = sticky_replica(session or "", candidates) if sticky else self._balancer.choose(candidates)
         return None if chosen is None else self._replicas[chosen]
 
     @contextmanager
@@ -111,7 +120,7 @@ class ReplicaPool:
             yield
         finally:
             replica.in_flight -= 1
-            self._notify()
+            self._changed.set()
 
     def known(self, name: str) -> Replica:
         """The replica of that name. Raises UsageError for an unknown one."""
@@ -122,28 +131,28 @@ class ReplicaPool:
     def started(self, name: str, pid: int) -> None:
         """Its process runs; it is not ready yet."""
         self._replicas[name].starts += 1
-        self._set(name, "starting", pid)
+        self._set(name, ReplicaState.STARTING, pid)
 
     def ready(self, name: str) -> None:
-        """It takes requests; eased in if it did not before. One that is drained stays so."""
+        """It takes requests, from now on with slow start; one that is draining stays so."""
         replica = self._replicas[name]
-        if replica.state not in ("ready", "draining"):
+        if replica.state not in (ReplicaState.READY, ReplicaState.DRAINING):
             replica.ready_since = self._now()
-            self._set(name, "ready", replica.pid)
+            self._set(name, ReplicaState.READY, replica.pid)
 
     def unready(self, name: str) -> None:
-        """Its process runs and it takes no requests: it says so, or it does not answer."""
-        if self._replicas[name].state == "ready":
-            self._set(name, "unready", self._replicas[name].pid)
+        """Its process runs and takes no requests: it reports not ready, or does not answer."""
+        if self._replicas[name].state is ReplicaState.READY:
+            self._set(name, ReplicaState.UNREADY, self._replicas[name].pid)
 
     def drain(self, name: str) -> None:
-        """No more requests for it; what it works on it may end. Raises UsageError for an unknown name."""
-        self._set(name, "draining", self.known(name).pid)
+        """No more requests for it; those in flight are completed. Raises UsageError for an unknown name."""
+        self._set(name, ReplicaState.DRAINING, self.known(name).pid)
 
     def lost(self, name: str) -> None:
         """Its process has ended; a loss, unless it was drained."""
-        self._replicas[name].losses += self._replicas[name].state != "draining"
-        self._set(name, "lost", 0)
+        self._replicas[name].losses += self._replicas[name].state is not ReplicaState.DRAINING
+        self._set(name, ReplicaState.LOST, 0)
 
     def statuses(self) -> Sequence[ReplicaStatus]:
         return [
@@ -174,17 +183,14 @@ class ReplicaPool:
             raise OperationError(f"the replicas did not reach the expected state in {within:g} s: {states}") from error
 
     def _weight(self, name: str) -> float:
-        # Turn by turn all are alike, whatever the weights say.
-        return 1.0 if self._config.policy == "round-robin" else self._config.weights.get(name, 1.0)
+        # Round-robin ignores the weights.
+        return 1.0 if self._config.policy is Policy.ROUND_ROBIN else self._config.weights.get(name, 1.0)
 
     def _weight_share(self, one: Replica) -> float:
         ready_for, slow = self._now() - one.ready_since, self._config.slow_start_ms / 1000
-        return slow_start_weight(1.0, ready_for, slow) if one.state == "ready" else 0.0
+        return slow_start_weight(1.0, ready_for, slow) if one.state is ReplicaState.READY else 0.0
 
     def _set(self, name: str, state: ReplicaState, pid: int) -> None:
         replica = self._replicas[name]
         replica.state, replica.pid = state, pid
-        self._notify()
-
-    def _notify(self) -> None:
         self._changed.set()

@@ -1,4 +1,4 @@
-"""HTTP router in front of the replicas: every request under /v1/ goes to one of them.
+"""HTTP router in front of the replicas: every request under /v1/ goes to one of them. With its metrics page.
 
 A request that could not be delivered at all goes to the next replica. One that was delivered and lost is answered
 503, never sent twice: the replica may have computed it.
@@ -14,6 +14,8 @@ from typing import Self
 
 import aiohttp
 import msgspec
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -21,15 +23,15 @@ from starlette.routing import BaseRoute, Route
 from yarl import URL
 
 from latdoctor.decode_errors import UNDECODABLE
-from latdoctor.lab.server.errors import BadRequest, ClientGone, RequestRefused, Unavailable
-from latdoctor.lab.server.replica_pool import Replica, ReplicaPool
-from latdoctor.lab.server.router_metrics import CONTENT_TYPE, RouterMetrics
+from latdoctor.lab.server import intent_request
+from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, RequestRefused, Unavailable
+from latdoctor.lab.server.replica_pool import Replica, ReplicaPool, ReplicaState
 
-MAX_BODY_BYTES = 64 * 1024  # as the replicas
 MAX_ANSWER_BYTES = 1 << 20
+# About the same steps as on the replicas' own pages: 0.5 ms · 1.5ⁿ, up to a minute.
+SECONDS = tuple(0.0005 * 1.5**step for step in range(30))
 # Replicas close an idle connection after 5 s; one that is about to be closed must not get a request.
 IDLE_SECONDS = 2.0
-CLIENT_CLOSED_REQUEST = 499  # nginx's status for a closed connection; never delivered
 
 # They belong to one connection and are not passed on (RFC 9110, 7.6.1); the length is computed anew.
 _OF_CONNECTION = frozenset(
@@ -38,6 +40,65 @@ _OF_CONNECTION = frozenset(
         *("transfer-encoding", "upgrade", "host", "content-length", "date", "server", "expect"),
     }
 )
+
+
+class RouterMetrics:
+    """Counts the router's requests; the replicas' state is read from the pool at each scrape."""
+
+    def __init__(self, pool: ReplicaPool) -> None:
+        self._pool = pool
+        self.registry = CollectorRegistry()
+        self._arrivals = self._counter("ref_router_arrivals", "Requests that came in")
+        self._whole = self._histogram("ref_router_seconds", "From the request's arrival at the router to its answer")
+        self._answers = self._counter("ref_router_requests", "Requests a replica was asked for", "replica", "status")
+        self._unrouted = self._counter("ref_router_unrouted", "Requests no replica answered", "reason")
+        self._seconds = self._histogram(
+            "ref_router_request_seconds", "From the request's arrival at the router to the replica's answer", "replica"
+        )
+        self._up = self._gauge("ref_router_replica_up", "1: takes requests")
+        self._in_flight = self._gauge("ref_router_in_flight", "Requests the replica works on")
+        self._weight = self._gauge("ref_router_replica_weight", "Its weight as it counts now")
+        self._share = self._gauge(
+            "ref_router_replica_weight_share",
+            "Share of its weight that counts now: below 1 while it is eased in, 0 where it takes nothing",
+        )
+        self._lost = self._counter("ref_router_replica_lost", "Times its process was lost", "replica")
+        info = self._gauge("ref_router_replica_info", "Where its own page is", "address")
+        for one in pool.statuses():
+            info.labels(one.name, one.url).set(1)
+        self._counted_losses = dict.fromkeys((one.name for one in pool.statuses()), 0)
+
+    def _counter(self, name: str, message: str, *labels: str) -> Counter:
+        return Counter(name, message, labels, registry=self.registry)
+
+    def _gauge(self, name: str, message: str, *labels: str) -> Gauge:
+        return Gauge(name, message, ("replica", *labels), registry=self.registry)
+
+    def _histogram(self, name: str, message: str, *labels: str) -> Histogram:
+        return Histogram(name, message, labels, registry=self.registry, buckets=SECONDS)
+
+    def arrived(self) -> None:
+        self._arrivals.inc()
+
+    def answered(self, replica: str, status: int, seconds: float) -> None:
+        """`status` as sent to the client, `seconds` since the request arrived."""
+        self._answers.labels(replica, str(status)).inc()
+        self._seconds.labels(replica).observe(seconds)
+        self._whole.observe(seconds)
+
+    def unrouted(self, reason: str) -> None:
+        self._unrouted.labels(reason).inc()
+
+    def page(self) -> bytes:
+        """The page in Prometheus' text format."""
+        for one in self._pool.statuses():
+            self._up.labels(one.name).set(one.state is ReplicaState.READY)
+            self._in_flight.labels(one.name).set(one.in_flight)
+            self._weight.labels(one.name).set(one.eased_weight)
+            self._share.labels(one.name).set(one.weight_share)
+            self._lost.labels(one.name).inc(one.losses - self._counted_losses[one.name])
+            self._counted_losses[one.name] = one.losses
+        return generate_latest(self.registry)
 
 
 class _OfSession(msgspec.Struct):
@@ -56,7 +117,7 @@ class Router:
         self._pool = pool
         self._metrics = RouterMetrics(pool)
         self._session: aiohttp.ClientSession | None = None
-        self.draining = False  # says so, and asks clients to leave
+        self.draining = False  # reports not ready, and asks clients to disconnect
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -73,24 +134,24 @@ class Router:
         if self._session is not None:
             await self._session.close()
 
-    def routes(self) -> list[BaseRoute]:
-        return [
-            Route("/v1/{path:path}", self._pass_on, methods=["GET", "POST"]),
-            Route("/healthz", self._healthz),
-            Route("/readyz", self._readyz),
-            Route("/metrics", self._page),
-        ]
-
     def app(self, *more: BaseRoute) -> Starlette:
         """The ASGI application, with further routes such as the admin interface's."""
-        return Starlette(routes=[*self.routes(), *more])
+        return Starlette(
+            routes=[
+                Route("/v1/{path:path}", self._pass_on, methods=["GET", "POST"]),
+                Route("/healthz", self._healthz),
+                Route("/readyz", self._readyz),
+                Route("/metrics", self._page),
+                *more,
+            ]
+        )
 
     async def _healthz(self, _: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     async def _readyz(self, _: Request) -> Response:
         statuses = self._pool.statuses()
-        ready = sum(one.state == "ready" for one in statuses)
+        ready = sum(one.state is ReplicaState.READY for one in statuses)
         body = {
             "ready": ready,
             "replicas": {one.name: one.state for one in statuses},
@@ -99,23 +160,23 @@ class Router:
         return JSONResponse(body, status_code=200 if ready and not self.draining else 503)
 
     async def _page(self, _: Request) -> Response:
-        return Response(self._metrics.page(), media_type=CONTENT_TYPE)
+        return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
     async def _pass_on(self, request: Request) -> Response:
         arrived = time.monotonic()
         self._metrics.arrived()
         try:
-            body = await _body(request)
+            body = await intent_request.read(request)
             answer = await self._unless_gone(request, body, arrived)
             if self.draining:
                 answer.headers["connection"] = "close"
             return answer
         except RequestRefused as refused:
             self._metrics.unrouted(refused.reason)
-            return _refusal(refused)
+            return refused.response()
         except (ClientDisconnect, ClientGone):
             self._metrics.unrouted("client-gone")
-            return Response(status_code=CLIENT_CLOSED_REQUEST)
+            return Response(status_code=CLIENT_GONE)
 
     async def _unless_gone(self, request: Request, body: bytes, arrived: float) -> Response:
         """The answer; a client that goes away takes its request back, so that the replica need not compute it."""
@@ -167,12 +228,12 @@ class Router:
             raise
         except TimeoutError:
             detail = f"replica {replica.name} did not answer within {seconds:g} s"
-            return _refusal(RequestRefused(504, "replica-timeout", detail))
+            return RequestRefused(504, "replica-timeout", detail).response()
         except aiohttp.ClientError:
             detail = f"replica {replica.name} was lost while it had this request; it may be sent again"
-            return _refusal(Unavailable("replica-lost", detail))
+            return Unavailable("replica-lost", detail).response()
         except RequestRefused as refused:
-            return _refusal(refused)
+            return refused.response()
 
 
 def session_of(body: bytes) -> str | None:
@@ -193,16 +254,6 @@ def _target(request: Request) -> str:
         raise BadRequest(400, "malformed", "the path holds characters that must be percent-encoded") from error
 
 
-async def _body(request: Request) -> bytes:
-    """The request's body. Raises BadRequest above the limit, ClientDisconnect where the client goes away."""
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > MAX_BODY_BYTES:
-            raise BadRequest(413, "too-large", f"a body may have {MAX_BODY_BYTES} bytes", close=True)
-    return bytes(body)
-
-
 async def _content(answer: aiohttp.ClientResponse) -> bytes:
     content = bytearray()
     async for chunk in answer.content.iter_chunked(64 * 1024):
@@ -220,7 +271,3 @@ async def _gone(request: Request) -> None:
 def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
     lower = ((name.lower(), value) for name, value in headers.items())
     return {name: value for name, value in lower if name not in _OF_CONNECTION}
-
-
-def _refusal(refused: RequestRefused) -> Response:
-    return Response(refused.body, refused.status, refused.headers, media_type="application/json")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -12,15 +11,14 @@ import msgspec
 from msgspec import Struct
 from starlette.routing import BaseRoute
 
-from latdoctor.errors import OperationError, UsageError
-from latdoctor.http.address import is_loopback
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.errors import OperationError
+from latdoctor.lab.http_server import HttpServer, stop_event
 from latdoctor.lab.server import router_admin
-from latdoctor.lab.server.admin import ADMIN_TOKEN_VARIABLE
+from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaStatus
+from latdoctor.lab.server.load_balancing import RouterConfig
+from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState, ReplicaStatus
 from latdoctor.lab.server.router import Router
-from latdoctor.lab.server.router_config import RouterConfig
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
 from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 
@@ -56,15 +54,7 @@ async def serve_router(
     `announce` gets the address once every replica is ready, and then the address of each of them. Raises
     OperationError where the port is not available or the replicas do not become ready, UsageError for bad options.
     """
-    stop_requested = end or asyncio.Event()
-
-    def request_stop() -> None:
-        if stop_requested.is_set():
-            os._exit(1)  # second signal: exit now; the replicas end with this process
-        stop_requested.set()
-
-    for signal_ in signals:
-        asyncio.get_running_loop().add_signal_handler(signal_, request_stop)
+    stop_requested = end or stop_event(signals)
     pool = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
     supervisor = Supervisor(pool, options.commands, options.patience)
     also = options.agent(pool, supervisor, options.token) if options.agent else ()
@@ -86,7 +76,7 @@ async def serve_router(
 
 
 async def _all_ready(pool: ReplicaPool, within: float, stop_requested: asyncio.Event) -> bool:
-    """False where the end is asked for before. Raises OperationError where a replica does not get there."""
+    """False where a stop is requested before. Raises OperationError where a replica does not become ready."""
     ready = asyncio.create_task(pool.until(_settled, within))
     ending = asyncio.create_task(stop_requested.wait())
     await asyncio.wait({ready, ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -96,15 +86,15 @@ async def _all_ready(pool: ReplicaPool, within: float, stop_requested: asyncio.E
         return False
     await ready
     for one in pool.statuses():
-        if one.state != "ready":
+        if one.state is not ReplicaState.READY:
             raise OperationError(f"replica {one.name} ended {one.losses} times before it was ready")
     return True
 
 
 def _settled(statuses: Sequence[ReplicaStatus]) -> bool:
-    """All are ready, or one of them will hardly ever be."""
-    return all(one.state == "ready" for one in statuses) or any(
-        one.losses >= MOST_FALSE_STARTS and one.state != "ready" for one in statuses
+    """All are ready, or one of them has failed to start too often."""
+    return all(one.state is ReplicaState.READY for one in statuses) or any(
+        one.losses >= MOST_FALSE_STARTS and one.state is not ReplicaState.READY for one in statuses
     )
 
 
@@ -115,10 +105,7 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
     """
     import uvloop
 
-    if not options.allow_remote and not is_loopback(options.host):
-        raise UsageError(
-            f"{options.host} can be reached from other machines", next_step="--allow-remote, if that is what you want"
-        )
+    options.check_host()
     router = RouterOptions(
         commands(options, replicas),
         config,
@@ -129,7 +116,7 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
         agent,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(serve_router(router, announce=_announce))
+        runner.run(serve_router(router, announce=lambda url: print(url, flush=True)))
 
 
 def commands(options: ServeOptions, replicas: int) -> tuple[ReplicaCommand, ...]:
@@ -152,7 +139,7 @@ def commands(options: ServeOptions, replicas: int) -> tuple[ReplicaCommand, ...]
 
 
 def settings(config: ServerConfig) -> tuple[str, ...]:
-    """The knobs of `config` that have not their default, each as `group.knob=value`, as `configured` reads them."""
+    """The knobs of `config` that differ from their default, each as `group.knob=value` for `--set`."""
     default, found = msgspec.to_builtins(ServerConfig()), msgspec.to_builtins(config)
     return tuple(
         f"{group}.{knob}={_written(value)}"
@@ -166,8 +153,3 @@ def _written(value: object) -> str:
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _announce(url: str) -> None:
-    sys.stdout.write(f"{url}\n")
-    sys.stdout.flush()

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
 from latdoctor.lab.server.config import ModelSettings
-from latdoctor.lab.server.request_context import ModelInput
+from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.worker import BatchResult
 
 

@@ -5,25 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from latdoctor.lab.server.config import SessionsConfig
-
-
-class SessionStore(Protocol):
-    """Where turns are kept. Times are seconds of the server's monotonic clock; callers hold the shared lock."""
-
-    def history(self, session: str, now: float) -> tuple[int, ...] | None:
-        """The tokens of the turns before, oldest first; None where the session is unknown or has expired."""
-
-    def append(self, session: str, tokens: Sequence[int], now: float) -> None: ...
-
-    def configure(self, settings: SessionsConfig) -> None: ...
-
-    def expire(self, now: float) -> None:
-        """Forgets what is past its time to live."""
-
-    def __len__(self) -> int: ...
 
 
 @dataclass(slots=True)
@@ -33,9 +16,10 @@ class _Conversation:
 
 
 class InProcessSessions:
-    """SessionsConfig in this process, the least recently used forgotten first.
+    """Sessions in this process, the least recently used dropped first. Callers hold the shared lock.
 
-    `max_tokens` bounds a conversation whatever the window is: more could never be given to the model.
+    Times are seconds of the server's monotonic clock. `max_tokens` bounds a conversation whatever the window is: the
+    model could never use more.
     """
 
     def __init__(self, settings: SessionsConfig, max_tokens: int) -> None:
@@ -48,6 +32,7 @@ class InProcessSessions:
         self._shrink()
 
     def history(self, session: str, now: float) -> tuple[int, ...] | None:
+        """The tokens of the earlier turns, oldest first; None where the session is unknown or has expired."""
         self.expire(now)
         found = self._known.get(session)
         if found is None:
@@ -69,7 +54,7 @@ class InProcessSessions:
         self._shrink()
 
     def expire(self, now: float) -> None:
-        """The order of the mapping is the order of use, so the expired ones are all at its front."""
+        """Drops sessions past their time to live; the mapping is in order of use, so they are all at its front."""
         while self._known:
             name, oldest = next(iter(self._known.items()))
             if now - oldest.touched < self._settings.ttl_s:

@@ -9,14 +9,32 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager
 from time import perf_counter
 from types import TracebackType
 from typing import TypeAlias
 
+import msgspec
+
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.request_context import RequestContext
+from latdoctor.lab.server.access_log import AccessLog, AccessLogEntry, utc_time
+from latdoctor.lab.server.errors import BadRequest
+from latdoctor.lab.server.governance import Governance
+from latdoctor.lab.server.intent_request import IntentResponse, RequestContext, RequestTiming
+from latdoctor.lab.server.metrics import ServerMetrics
+from latdoctor.lab.server.sessions import InProcessSessions
+from latdoctor.lab.server.tokenizer import SEPARATOR, audio_frames, audio_length, text_tokens
+
+OK = 200
+ON_THREAD = ("preprocess", "session", "postprocess", "send")
+
+Call: TypeAlias = Callable[[RequestContext], bool]  # runs on a request thread
+Wrapper: TypeAlias = Callable[[Call], Call]
+AsyncCall: TypeAlias = Callable[[RequestContext], Awaitable[bool]]  # runs on the event loop, where it only waits
+Observe: TypeAlias = Callable[[float], None]
 
 
 class TimedLock:
@@ -40,92 +58,199 @@ class TimedLock:
         self._lock.release()
 
 
-Call: TypeAlias = Callable[[RequestContext], bool]  # runs on a request thread
-AsyncCall: TypeAlias = Callable[[RequestContext], Awaitable[bool]]  # runs on the event loop: it only waits
-Observe: TypeAlias = Callable[[float], None]
-
-ON_THREAD = ("preprocess", "session", "postprocess", "send")
-ON_LOOP = ("dependency",)
-NAMES = ("preprocess", "session", "dependency", "postprocess", "send")
-
-
 class Stages:
-    """Runs the stages. Those on a thread share one hop there and back; wrappers are applied from the inside out."""
+    """Runs the stages. Those on a thread share one hop there and back; the last wrapper added is the outermost."""
 
     def __init__(
         self, calls: Mapping[str, Call], dependency: AsyncCall, observe: Mapping[str, Observe], threads: Executor
     ) -> None:
-        self._plain = {name: calls[name] for name in ON_THREAD}
-        self._plain_dependency = dependency
-        self._calls = dict(self._plain)
+        self._calls = calls
         self._dependency = dependency
         self._observe = observe
         self._threads = threads
-        self._wrappers: dict[str, list[Callable[[Call], Call]]] = {name: [] for name in ON_THREAD}
-        self._loop_wrappers: list[Callable[[AsyncCall], AsyncCall]] = []
+        self._wrappers: dict[str, tuple[Wrapper, ...]] = dict.fromkeys(ON_THREAD, ())
 
-    def wrap(self, name: str, wrapper: Callable[[Call], Call]) -> Callable[[], None]:
-        """Puts `wrapper` around a stage that runs on a thread; what is returned takes it away again.
-
-        Raises UsageError for another name.
-        """
+    def wrap(self, name: str, wrapper: Wrapper) -> Callable[[], None]:
+        """Wraps a stage that runs on a thread; the result unwraps it. Raises UsageError for another name."""
         if name not in self._wrappers:
             raise UsageError(f"there is no stage {name!r} on a thread", next_step=f"one of {', '.join(ON_THREAD)}")
-        self._wrappers[name].append(wrapper)
-        self._rebuild()
-        return lambda: self._remove(name, wrapper)
+        self._wrappers[name] += (wrapper,)
+        return lambda: self._unwrap(name, wrapper)
 
-    def wrap_dependency(self, wrapper: Callable[[AsyncCall], AsyncCall]) -> Callable[[], None]:
-        """The same for the stage `dependency`, which runs on the event loop."""
-        self._loop_wrappers.append(wrapper)
-        self._rebuild()
-        return lambda: self._remove_dependency(wrapper)
+    def _unwrap(self, name: str, wrapper: Wrapper) -> None:
+        self._wrappers[name] = tuple(one for one in self._wrappers[name] if one is not wrapper)
 
-    async def before(self, exchange: RequestContext) -> None:
-        """The stages before the queue. Raises Refused for a request that goes no further."""
-        await self._on_thread(("preprocess", "session"), exchange)
+    async def before(self, context: RequestContext) -> None:
+        """The stages before the queue. Raises RequestRefused for a request that goes no further."""
+        await self._on_thread(("preprocess", "session"), context)
         started = perf_counter()
-        applied = await self._dependency(exchange)
+        applied = await self._dependency(context)
         self._note("dependency", started, applied=applied)
 
-    async def after(self, exchange: RequestContext) -> None:
-        """The stages after the computation; then `exchange.body` is what is sent."""
-        await self._on_thread(("postprocess", "send"), exchange)
+    async def after(self, context: RequestContext) -> None:
+        """The stages after the computation; then `context.body` is what is sent."""
+        await self._on_thread(("postprocess", "send"), context)
 
     async def elsewhere(self, run: Callable[[], None]) -> None:
         """Runs what would block on a request thread."""
         await asyncio.get_running_loop().run_in_executor(self._threads, run)
 
-    async def _on_thread(self, names: tuple[str, ...], exchange: RequestContext) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._threads, self._run, names, exchange)
+    async def _on_thread(self, names: tuple[str, ...], context: RequestContext) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._threads, self._run, names, context)
 
-    def _run(self, names: tuple[str, ...], exchange: RequestContext) -> None:
+    def _run(self, names: tuple[str, ...], context: RequestContext) -> None:
         for name in names:
-            started = perf_counter()
-            applied = self._calls[name](exchange)
+            started, call = perf_counter(), self._calls[name]
+            for wrapper in self._wrappers[name]:
+                call = wrapper(call)
+            applied = call(context)
             self._note(name, started, applied=applied)
 
     def _note(self, name: str, started: float, *, applied: bool) -> None:
         if applied and name in self._observe:
             self._observe[name](perf_counter() - started)
 
-    def _rebuild(self) -> None:
-        for name, wrappers in self._wrappers.items():
-            call = self._plain[name]
-            for wrapper in wrappers:
-                call = wrapper(call)
-            self._calls[name] = call
-        dependency = self._plain_dependency
-        for loop_wrapper in self._loop_wrappers:
-            dependency = loop_wrapper(dependency)
-        self._dependency = dependency
 
-    def _remove(self, name: str, wrapper: Callable[[Call], Call]) -> None:
-        if wrapper in self._wrappers[name]:
-            self._wrappers[name].remove(wrapper)
-            self._rebuild()
+class StageHandlers:
+    """The stages of one server. `clock` gives seconds of its monotonic clock."""
 
-    def _remove_dependency(self, wrapper: Callable[[AsyncCall], AsyncCall]) -> None:
-        if wrapper in self._loop_wrappers:
-            self._loop_wrappers.remove(wrapper)
-            self._rebuild()
+    def __init__(
+        self,
+        *,
+        intents: Sequence[str],
+        features: int,
+        max_tokens: int,
+        sessions: InProcessSessions,
+        shared: AbstractContextManager[None],
+        governance: Governance,
+        metrics: ServerMetrics,
+        access_log: AccessLog | None,
+        clock: Callable[[], float],
+    ) -> None:
+        self._intents = intents
+        self._features = features
+        self._max_tokens = max_tokens
+        self._sessions = sessions
+        self._shared = shared
+        self._governance = governance
+        self._metrics = metrics
+        self._access_log = access_log
+        self._clock = clock
+
+    def calls(self) -> dict[str, Call]:
+        return {
+            "preprocess": self.preprocess,
+            "session": self.session,
+            "postprocess": self.postprocess,
+            "send": self.send,
+        }
+
+    def preprocess(self, context: RequestContext) -> bool:
+        """Text into tokens, audio into frames. Raises BadRequest for an input that is too long for the model."""
+        intent_request = context.intent_request
+        if intent_request.text is not None:
+            context.own = context.input = text_tokens(intent_request.text)
+            context.tokens = len(context.own)
+            self._check(context.tokens)
+        elif intent_request.audio_seconds is not None:
+            context.tokens = audio_length(intent_request.audio_seconds)
+            self._check(context.tokens)  # before the frames are made
+            context.input = audio_frames(intent_request.audio_seconds, self._features)
+        self._metrics.input_tokens.observe(context.tokens)
+        return True
+
+    def _check(self, tokens: int) -> None:
+        if tokens > self._max_tokens:
+            raise BadRequest(
+                413, "too-long", f"the input has {tokens} tokens; this server takes {self._max_tokens} at most"
+            )
+
+    def session(self, context: RequestContext) -> bool:
+        """Prepends the newest part of the history that still fits to a text; audio is understood without it.
+
+        The history is the window that the session keeps. Where the session is lost it is read whole from the
+        transcript, if the client sent one, and the session is restored from it.
+        """
+        name = context.intent_request.session
+        if name is None:
+            return False
+        with self._shared:
+            history = self._sessions.history(name, self._clock())
+        if history is None:
+            self._metrics.session_misses.inc()
+            self._prepend(context, self._restore(name, context.intent_request.transcript))
+        else:
+            self._metrics.session_hits.inc()
+            self._metrics.history_tokens.observe(self._prepend(context, history))
+        return True
+
+    def _prepend(self, context: RequestContext, history: Sequence[int]) -> int:
+        """Prepends `history`; the number of its tokens that there was room for."""
+        room = self._max_tokens - context.tokens - 1
+        kept = history[-room:] if room > 0 and context.intent_request.text is not None else ()
+        if kept:
+            context.input = [*kept, SEPARATOR, *context.own]
+            context.tokens = len(context.input)
+        return len(kept)
+
+    def _restore(self, name: str, transcript: Sequence[str]) -> tuple[int, ...]:
+        """Restores the session from the transcript; the tokens of all its turns."""
+        turns = [text_tokens(turn) for turn in transcript]
+        with self._shared:
+            now = self._clock()
+            for turn in turns:
+                self._sessions.append(name, turn, now)
+        return tuple(token for turn in turns for token in turn)
+
+    def postprocess(self, context: RequestContext) -> bool:
+        """Names the intent, and adds the turn to the session."""
+        if context.computed is not None:
+            context.intent = self._intents[context.computed.intent]
+            context.source = "standby" if context.computed.standby else "model"
+        now = self._clock()
+        with self._shared:
+            if context.intent_request.session is not None:
+                self._sessions.append(context.intent_request.session, context.own, now)
+            self._governance.answered(now - context.received)
+        return True
+
+    def send(self, context: RequestContext) -> bool:
+        """Encodes the response, and logs it."""
+        context.sent = self._clock()
+        computed = context.computed
+        timing = RequestTiming(
+            context.received,
+            context.queued,
+            computed.batched if computed else context.sent,
+            computed.computed if computed else context.sent,
+            context.sent,
+        )
+        context.body = msgspec.json.encode(
+            IntentResponse(
+                intent=context.intent,
+                score=round(computed.score, 6) if computed else 0.0,
+                model_version=computed.version if computed else "",
+                request_id=context.request_id,
+                source=context.source,
+                timing=timing,
+            )
+        )
+        seconds, spent = context.sent - context.received, timing if computed else None
+        self.log(context.entered, seconds, OK, context.request_id, context.source, spent)
+        return True
+
+    def log(
+        self,
+        entered: float,
+        seconds: float,
+        status: int,
+        request_id: str,
+        reason: str,
+        timing: RequestTiming | None = None,
+    ) -> None:
+        """A line of the access log, where there is one. Not on the event loop."""
+        if self._access_log is not None:
+            stages = timing.stages() if timing is not None else {}
+            times = utc_time(entered), utc_time(time.time()), round(seconds, 6)
+            replica = self._metrics.fixed[0]
+            self._access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages))

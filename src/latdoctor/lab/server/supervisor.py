@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server import parent_watch
-from latdoctor.lab.server.replica_pool import ReplicaPool
+from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState
 
 
 class ReplicaCommand(Struct, frozen=True):
@@ -82,7 +82,7 @@ class Supervisor:
         a second SIGTERM makes a process drop its requests.
         """
         process = self._running(name)
-        if self._pool.known(name).state == "draining":
+        if self._pool.known(name).state is ReplicaState.DRAINING:
             raise OperationError(f"replica {name} is being replaced already", next_step="wait until it is ready")
         self._pool.drain(name)
         await self._end(process)
@@ -110,7 +110,7 @@ class Supervisor:
             finally:
                 watch.cancel()
                 await asyncio.wait({watch})
-            was_ready = self._pool.known(command.name).state != "starting"
+            was_ready = self._pool.known(command.name).state is not ReplicaState.STARTING
             self._pool.lost(command.name)
             pause = self._patience.first_pause if was_ready else min(pause * 2, self._patience.longest_pause)
             await asyncio.sleep(pause)
@@ -142,7 +142,7 @@ class Supervisor:
                 self._pool.ready(command.name)
             elif status is not None or failed >= self._patience.failed_probes:
                 self._pool.unready(command.name)
-            if self._pool.known(command.name).state == "starting" and time.monotonic() > deadline:
+            if self._pool.known(command.name).state is ReplicaState.STARTING and time.monotonic() > deadline:
                 await self._end(process)
             await asyncio.sleep(self._patience.probe_every)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-VOCABULARY = 8192  # as the model has it; its module loads torch, this one does not
+VOCABULARY = 8192  # of the model; its module loads torch, this one does not
 
 
 RESERVED = 4  # padding, separator, unknown, mask

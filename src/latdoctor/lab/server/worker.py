@@ -19,10 +19,9 @@ from typing import Any, Protocol, TypeAlias
 from msgspec import Struct
 
 from latdoctor.lab.server.errors import Unavailable
+from latdoctor.lab.server.intent_request import ModelAnswer, ModelInput, PendingRequests, Ticket
 from latdoctor.lab.server.memory.pool import OutOfMemory
-from latdoctor.lab.server.pending_requests import PendingRequests, Ticket
-from latdoctor.lab.server.request_context import ModelAnswer, ModelInput
-from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
+from latdoctor.lab.server.schedulers.batch import Batch, ReleaseReason, Scheduler, Work
 
 SAMPLE_EVERY = 0.1  # seconds between two samples of the thread's own usage while it is busy
 
@@ -222,7 +221,7 @@ class Worker(threading.Thread):
         if self._clock() - self._sampled >= SAMPLE_EVERY:
             self._sample()
 
-    def _compute_part(self, tickets: tuple[Ticket, ...], reason: str) -> None:
+    def _compute_part(self, tickets: tuple[Ticket, ...], reason: ReleaseReason) -> None:
         """Computes and answers `tickets` in one call of the model. Raises OutOfMemory."""
         started = self._clock()
         result = self._computing.compute([ticket.input for ticket in tickets])

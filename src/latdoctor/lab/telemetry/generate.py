@@ -18,10 +18,10 @@ from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Gap, Window, to_json
 from latdoctor.gap_code import GapCode
 from latdoctor.lab.telemetry import (
-    chrome_trace,
     gpu_faults,
     gpu_load,
     logs,
+    nvml,
     profiler_trace,
     software_faults,
     tensorrt,
@@ -29,10 +29,8 @@ from latdoctor.lab.telemetry import (
     vllm,
 )
 from latdoctor.lab.telemetry import host as hosts
-from latdoctor.lab.telemetry import nvml as nvidia_smi
-from latdoctor.lab.telemetry import tensorrt as tensorrt_log
+from latdoctor.lab.telemetry.incident import MODELS, WINDOW, FaultParameters, SyntheticIncident
 from latdoctor.lab.telemetry.nvml import NvmlRecord, NvmlRefusal
-from latdoctor.lab.telemetry.scenario import MODELS, WINDOW, FaultParameters, SyntheticIncident
 from latdoctor.output_file import cannot_write
 
 
@@ -138,7 +136,7 @@ def _assembled(
     gaps = [Gap("lab", f"{mark}: synthetic, not recorded", code=GapCode.SYNTHETIC)]
     if record is not None:
         artifacts.append(Artifact("nvml.json", "nvml", "nvml", f"NVML of {host}", now + WINDOW, to_json(record)))
-        raw["nvidia-smi.csv"] = RawFile(nvidia_smi.csv(record), now + WINDOW)
+        raw["nvidia-smi.csv"] = RawFile(nvml.csv(record), now + WINDOW)
     elif incident.unseen:
         hidden = tuple(sorted(signal for signal in catalogue() if signal.startswith("gpu.")))
         gaps.append(Gap("nvml", f"no GPU is visible: {incident.unseen}", hidden, code=GapCode.ABSENT))
@@ -213,8 +211,8 @@ def _trace(incident: SyntheticIncident, rng: random.Random, model: str, now: flo
     taken = now - rng.uniform(20, 90)
     base = taken // 3600 * 3600
     recording = incident.recording
-    line = profiler_trace.record(rng, recording.work, recording.pace, recording.steps, (taken - base) * 1e6)
-    content = chrome_trace.trace(line.spans, incident.machine.board, incident.machine.pid, base)
+    simulator = profiler_trace.record(rng, recording.work, recording.pace, recording.steps, (taken - base) * 1e6)
+    content = profiler_trace.trace(simulator.spans, incident.machine.board, incident.machine.pid, base)
     yield Artifact(
         f"torch_trace/{model}.json.gz", "torch_trace", model, f"{model}.pt.trace.json.gz", taken + 5, content
     )
@@ -227,7 +225,7 @@ def _tensorrt(incident: SyntheticIncident, rng: random.Random, severity: float, 
         f"{_ENGINE}.graph.json": tensorrt.layer_info(rows),
         f"{_ENGINE}.profile.json": tensorrt.profile(rng, rows),
         f"{_ENGINE}.timing.json": tensorrt.times(rng, rows),
-        f"{_ENGINE}.build.log": tensorrt_log.build_log(rng, rows, incident.tensorrt, incident.machine.board, built),
+        f"{_ENGINE}.build.log": tensorrt.build_log(rng, rows, incident.tensorrt, incident.machine.board, built),
     }
     return {f"tensorrt/{name}": RawFile(content, built) for name, content in files.items()}
 

@@ -21,8 +21,8 @@ from latdoctor.lab.telemetry.gpu_load import (
     GpuWork,
     random_machine,
 )
+from latdoctor.lab.telemetry.incident import FaultParameters, SyntheticIncident, slo_for, triton_service
 from latdoctor.lab.telemetry.nvml import MIB
-from latdoctor.lab.telemetry.scenario import FaultParameters, SyntheticIncident, slo_for, triton_service
 
 
 def usual(fault: FaultParameters, host: GpuMachine) -> list[GpuWork]:

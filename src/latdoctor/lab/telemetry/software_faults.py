@@ -19,15 +19,15 @@ from latdoctor.lab.telemetry.gpu_load import (
     GpuWork,
     random_machine,
 )
-from latdoctor.lab.telemetry.logs import KernelMessage
-from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
-from latdoctor.lab.telemetry.scenario import (
+from latdoctor.lab.telemetry.incident import (
     FaultParameters,
     ProfilerRecording,
     SyntheticIncident,
     slo_for,
     triton_service,
 )
+from latdoctor.lab.telemetry.logs import KernelMessage
+from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
 from latdoctor.lab.telemetry.tensorrt import DANGLING, FALLEN_BACK, SOUND
 from latdoctor.lab.telemetry.vllm import Engine, capacity
 

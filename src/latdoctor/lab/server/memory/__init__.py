@@ -1,4 +1,4 @@
-"""MemoryConfig backends behind one interface. Loads torch: only the server's process imports this."""
+"""Memory backends behind one interface. Loads torch: only the server's process imports this."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory.arena import ArenaPool
 from latdoctor.lab.server.memory.cuda import CudaPool
 from latdoctor.lab.server.memory.glibc import GlibcPool
-from latdoctor.lab.server.memory.pool import BufferLease, MemoryPool, MemoryStats, OutOfMemory
-
-__all__ = ["BufferLease", "MemoryPool", "MemoryStats", "OutOfMemory", "build"]
+from latdoctor.lab.server.memory.pool import MemoryPool
 
 _BACKENDS: dict[str, Callable[[MemoryConfig], MemoryPool]] = {"glibc": GlibcPool, "arena": ArenaPool, "cuda": CudaPool}
 

@@ -181,22 +181,12 @@ class GlibcPool(MemoryPool):
         super().__init__(config, clock)
         self._library = library or glibc()
         self._cached: list[torch.Tensor] = []
-        self._cached_bytes = 0
+        self.cached_bytes = 0
         self._holes: list[int] = []
-        self._mode: Literal["default", "pooled", "returning"] = "default"
+        self.mode: Literal["default", "pooled", "returning"] = "default"  # also where the C library has no modes
         if self._library is not None:
             self._library.one_heap()
         self._turn(config)
-
-    @property
-    def mode(self) -> str:
-        """What is in force; `default` where the C library has no such settings."""
-        return self._mode
-
-    @property
-    def kept_bytes(self) -> int:
-        """Bytes of released buffers that wait for their next use."""
-        return self._cached_bytes
 
     def set_live(self, config: MemoryConfig) -> None:
         with self._lock:
@@ -219,7 +209,7 @@ class GlibcPool(MemoryPool):
             if mode == "returning":
                 raise UsageError("memory.glibc cannot be 'returning' here: the C library is not glibc")
             return
-        if mode == self._mode:
+        if mode == self.mode:
             return
         self._library.free(self._holes)
         self._holes = []
@@ -231,7 +221,7 @@ class GlibcPool(MemoryPool):
                 self._holes = self._library.occupy_holes()
             case "default":
                 self._library.keep_usual()
-        self._mode = mode
+        self.mode = mode
 
     def _take(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> BufferLease:
         size = prod(shape) * dtype.itemsize
@@ -247,18 +237,18 @@ class GlibcPool(MemoryPool):
             return _bytes(1 << (rounded(size) - 1).bit_length())
         best = min(fitting, key=torch.Tensor.numel)
         self._cached = [block for block in self._cached if block is not best]
-        self._cached_bytes -= best.numel()
+        self.cached_bytes -= best.numel()
         return best
 
     def _to_cache(self, block: torch.Tensor) -> None:
         with self._lock:
-            if self._config.reuse_buffers and self._cached_bytes + block.numel() <= self._config.pool_mib * MIB:
+            if self._config.reuse_buffers and self.cached_bytes + block.numel() <= self._config.pool_mib * MIB:
                 self._cached.append(block)
-                self._cached_bytes += block.numel()
+                self.cached_bytes += block.numel()
 
     def _drop_cached(self) -> None:
         self._cached = []
-        self._cached_bytes = 0
+        self.cached_bytes = 0
 
     def _compact(self) -> None:
         self._drop_cached()

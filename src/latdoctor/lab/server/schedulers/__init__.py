@@ -9,9 +9,8 @@ from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers.base import SchedulingRule
 from latdoctor.lab.server.schedulers.batch import Scheduler
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.schedulers.fifo import CountOnly, LongAlone, NoTimer, Single
-from latdoctor.lab.server.schedulers.length_aware import DurationBounded, Lanes, LengthBuckets
-from latdoctor.lab.server.schedulers.token_budget import TokenBudget
+from latdoctor.lab.server.schedulers.length_window import DurationBounded, TokenBudget
+from latdoctor.lab.server.schedulers.rules import CountOnly, Lanes, LengthBuckets, LongAlone, NoTimer, Single
 
 SCHEDULERS: dict[str, type[SchedulingRule]] = {
     "count-only": CountOnly,
@@ -41,10 +40,3 @@ def build(
     if lane_boundary is None:
         return rule(batching, model)
     return Lanes(rule(batching, model), rule(batching, model), lane_boundary, lane_age)
-
-
-def carry_over(old: Scheduler, new: Scheduler) -> Scheduler:
-    """`new` with everything that waits in `old`, oldest first: how the rule is changed while requests wait."""
-    for work in old.pending:
-        new.add(work)
-    return new

@@ -10,7 +10,7 @@ from itertools import count
 from msgspec import Struct
 
 from latdoctor.lab.server.config import BatchingConfig
-from latdoctor.lab.server.schedulers.batch import Batch, Work
+from latdoctor.lab.server.schedulers.batch import Batch, ReleaseReason, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 
 
@@ -93,7 +93,7 @@ class BatchChoice(Struct, frozen=True):
     """What a rule would compute now. `closed`: nothing could join any more, so waiting is vain."""
 
     works: tuple[Work, ...]
-    reason: str
+    reason: ReleaseReason
     closed: bool
 
 
@@ -147,7 +147,7 @@ class SchedulingRule(ABC):
             self._held = True
             return None
         # "timeout" only where a worker really stood idle: requests that waited for a busy one are not the timer's.
-        reason = "timeout" if self._held and not choice.closed else choice.reason
+        reason = ReleaseReason.TIMEOUT if self._held and not choice.closed else choice.reason
         return self._release(choice.works, reason)
 
     def wake_at(self, now: float) -> float | None:
@@ -156,7 +156,7 @@ class SchedulingRule(ABC):
         choice = self._choose(now)
         return now if choice.closed else max(now, self._hold_until(choice))
 
-    def _release(self, works: tuple[Work, ...], reason: str) -> Batch:
+    def _release(self, works: tuple[Work, ...], reason: ReleaseReason) -> Batch:
         self._waiting.remove(work.id for work in works)
         self._held = False
         return Batch(works, reason)

@@ -3,11 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import StrEnum
 from typing import Protocol
 
 from msgspec import Struct
 
 from latdoctor.load.mix import FRAMES_PER_SECOND
+
+
+class Lane(StrEnum):
+    """The lane of a request: short and long ones may have queues of their own."""
+
+    ALL = "all"
+    SHORT = "short"
+    LONG = "long"
+
+
+class ReleaseReason(StrEnum):
+    """Why a batch was released."""
+
+    FULL = "full"
+    TOKENS = "tokens"
+    WASTE = "waste"
+    IDLE = "idle"
+    AGE = "age"
+    TIMEOUT = "timeout"
+    ALONE = "alone"
+    ARRIVAL = "arrival"
+    SECONDS = "seconds"
+    BUCKET = "bucket"
 
 
 class Work(Struct, frozen=True):
@@ -17,22 +41,19 @@ class Work(Struct, frozen=True):
     tokens: int
     arrived: float
     deadline: float | None = None
-    lane: str = "all"  # all | short | long
+    lane: Lane = Lane.ALL
 
     @property
     def seconds(self) -> float:
-        """Length in seconds of audio, by which the field's rules are written."""
+        """Length in seconds of audio, the unit of the limits `long_seconds` and `total_seconds`."""
         return self.tokens / FRAMES_PER_SECOND
 
 
 class Batch(Struct, frozen=True):
-    """Requests to compute together, and why they are released now.
-
-    `reason`: full | tokens | waste | idle | age | timeout | alone | arrival | seconds | bucket.
-    """
+    """Requests to compute together, and why they are released now."""
 
     works: tuple[Work, ...]
-    reason: str
+    reason: ReleaseReason
 
     @property
     def size(self) -> int:
@@ -55,7 +76,7 @@ class Scheduler(Protocol):
     def add(self, work: Work) -> None: ...
 
     def drop(self, ids: frozenset[int]) -> None:
-        """Forgets works whose clients have gone."""
+        """Removes requests whose clients have disconnected."""
 
     def take(self, now: float) -> Batch | None:
         """The batch to compute now by an idle worker, or None if it should wait."""

@@ -1,4 +1,4 @@
-"""What a forward pass costs, learnt while the server runs: seconds = a + b·B·T + c·B·T².
+"""What a forward pass costs, learnt while the server runs (seconds = a + b·B·T + c·B·T²), and admission by it.
 
 B requests padded to T tokens: a is the fixed cost of a call, b the cost of the linear layers, c that of attention.
 """
@@ -6,22 +6,26 @@ B requests padded to T tokens: a is the fixed cost of a call, b the cost of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Iterable
 from itertools import combinations
+from typing import TYPE_CHECKING
 
+import numpy as np
 from msgspec import Struct
 
 from latdoctor.lab.server.schedulers.batch import Batch, Work
 
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
 _REMEMBERED = 0.99  # weight of the past at each new call: about the last hundred calls count
 _NEWEST = 0.1  # the same for the running means
 # How strongly each term is pulled to zero while little is known (ridge). The linear term least: from a single shape,
-# "twice the tokens, twice the time" is the best guess. The pull fades as calls are seen.
-_RIDGE = (1e-2, 1e-4, 1e-1)
+# "twice the tokens, twice the time" is the best guess. The pull fades with the number of calls.
+_RIDGE = np.array((1e-2, 1e-4, 1e-1))
 # Keeps the three columns of a similar size: seconds, per thousand tokens, per million token pairs.
-_SCALES = (1.0, 1e-3, 1e-6)
-
-_Vector = list[float]
+_SCALES = np.array((1.0, 1e-3, 1e-6))
 
 
 class Cost(Struct, frozen=True):
@@ -37,14 +41,14 @@ class Cost(Struct, frozen=True):
 
 
 class CostModel:
-    """A ridge fit of relative errors with forgetting, so that one call held up by a neighbour weighs little.
+    """A ridge fit of relative errors with forgetting, so that one call delayed by another process weighs little.
 
     Before the first call `cost` and every prediction is None, and no request is shed because of it.
     """
 
     def __init__(self) -> None:
-        self._gram = [[0.0] * 3 for _ in range(3)]
-        self._target = [0.0] * 3
+        self._gram = np.zeros((3, 3))
+        self._target = np.zeros(3)
         self._calls = 0.0
         self._cost: Cost | None = None
         self._stale = False
@@ -64,18 +68,18 @@ class CostModel:
         self._running = (batch, now)
 
     def finished(self, now: float) -> None:
-        """The worker is done with the batch it started; what it took is learnt."""
+        """The worker is done with the batch it started; its duration is learnt."""
         if self._running is not None:
             batch, since = self._running
             self._running = None
             self.observe(batch, now - since)
 
     def abandoned(self) -> None:
-        """The batch was not finished (the worker died): nothing is learnt from it."""
+        """The batch was not finished as started: nothing is learnt from it."""
         self._running = None
 
     def observe(self, batch: Batch, seconds: float) -> None:
-        """One call that took `seconds`. A duration that is not positive and finite teaches nothing."""
+        """One call that took `seconds`. A duration that is not positive and finite is ignored."""
         if not (seconds > 0 and math.isfinite(seconds)) or not batch.padded_tokens:
             return
         first = self._calls == 0
@@ -87,20 +91,17 @@ class CostModel:
         padding = batch.padded_tokens / batch.tokens
         self._size = batch.size if first else _mean(self._size, batch.size)
         self._padding = padding if first else _mean(self._padding, padding)
-        row = (1.0, float(batch.padded_tokens), float(batch.padded_tokens * longest))
-        row_scaled = [value * scale / seconds for value, scale in zip(row, _SCALES, strict=True)]
-        for i, left in enumerate(row_scaled):
-            self._target[i] = _REMEMBERED * self._target[i] + left
-            for j, right in enumerate(row_scaled):
-                self._gram[i][j] = _REMEMBERED * self._gram[i][j] + left * right
+        row = np.array((1.0, batch.padded_tokens, batch.padded_tokens * longest)) * _SCALES / seconds
+        self._target = _REMEMBERED * self._target + row
+        self._gram = _REMEMBERED * self._gram + np.outer(row, row)
         self._calls = _REMEMBERED * self._calls + 1
         self._stale = True
 
     def predicted_wait(self, now: float, pending: Iterable[Work]) -> float | None:
         """Seconds until everything that is computed or waits is done, or None while nothing is known.
 
-        The requests are taken to be batched and padded as in the latest calls. With a rule that prefers short
-        requests this is what the last one waits: an upper bound for the others.
+        The requests are assumed to be batched and padded as in the latest calls. With a rule that prefers short
+        requests this is the wait of the last one: an upper bound for the others.
         """
         cost = self.cost
         if cost is None:
@@ -126,33 +127,63 @@ def _mean(before: float, newest: float) -> float:
     return before + _NEWEST * (newest - before)
 
 
-def _fit(gram: Sequence[_Vector], target: _Vector, calls: float) -> Cost:
-    """The best coefficients of which none is negative: of three terms, every choice of them can be tried."""
-    pulled = [row.copy() for row in gram]
-    for i in range(3):
-        pulled[i][i] *= 1 + _RIDGE[i] / calls
-    best, least = [0.0] * 3, math.inf
-    for terms in (chosen for size in (3, 2, 1) for chosen in combinations(range(3), size)):
-        found = _solve([[pulled[i][j] for j in terms] for i in terms], [target[i] for i in terms])
-        if min(found) < 0:
-            continue
+def _fit(gram: NDArray[np.float64], target: NDArray[np.float64], calls: float) -> Cost:
+    """The best coefficients of which none is negative: of three terms, every combination is tried."""
+    pulled = gram + np.diag(np.diag(gram) * _RIDGE / calls)
+    best, least = np.zeros(3), math.inf
+    for terms in (list(chosen) for size in (3, 2, 1) for chosen in combinations(range(3), size)):
+        found = np.linalg.solve(pulled[np.ix_(terms, terms)], target[terms])
         # At the optimum the error is a constant − x·target, so the largest x·target wins.
-        error = -sum(value * target[i] for value, i in zip(found, terms, strict=True))
-        if error < least:
-            least, best = error, [found[terms.index(i)] if i in terms else 0.0 for i in range(3)]
-    return Cost(*(value * scale for value, scale in zip(best, _SCALES, strict=True)))
+        if found.min() >= 0 and (error := -float(found @ target[terms])) < least:
+            least, best = error, np.zeros(3)
+            best[terms] = found
+    return Cost(*map(float, best * _SCALES))
 
 
-def _solve(matrix: list[_Vector], right: _Vector) -> _Vector:
-    """Gauss elimination of a small symmetric positive definite system (the ridge makes it so)."""
-    size = len(right)
-    rows = [[*row, value] for row, value in zip(matrix, right, strict=True)]
-    for i in range(size):
-        for below in rows[i + 1 :]:
-            share = below[i] / rows[i][i]
-            for k in range(i, size + 1):
-                below[k] -= share * rows[i][k]
-    found = [0.0] * size
-    for i in reversed(range(size)):
-        found[i] = (rows[i][size] - sum(rows[i][k] * found[k] for k in range(i + 1, size))) / rows[i][i]
-    return found
+class Admission(Struct, frozen=True):
+    """Whether a request is admitted. `predicted`: seconds until its answer, None while the cost is unknown."""
+
+    admitted: bool
+    predicted: float | None = None
+    retry_after: int | None = None  # whole seconds for the Retry-After header, where it is not admitted
+
+
+def admission(work: Work, now: float, pending: Iterable[Work], model: CostModel) -> Admission:
+    """Judges `work` by its deadline and by what waits already (with lanes: in its own lane).
+
+    An idle server admits every request: otherwise a model that learnt during a slow minute would refuse all requests,
+    and with nothing to compute it would never learn again.
+    """
+    waiting = list(pending)
+    wait, cost = model.predicted_wait(now, waiting), model.cost
+    if wait is None or cost is None:
+        return Admission(admitted=True)
+    predicted = wait + cost.seconds(1, work.tokens)
+    late = -math.inf if work.deadline is None else now + predicted - work.deadline
+    if late <= 0 or not (waiting or model.is_busy):
+        return Admission(admitted=True, predicted=predicted)
+    return Admission(admitted=False, predicted=predicted, retry_after=max(1, math.ceil(late)))
+
+
+class Prediction:
+    """A cost model behind a lock that is held for microseconds. `model` itself is for the scheduler, on the worker."""
+
+    def __init__(self) -> None:
+        self.model = CostModel()
+        self._lock = threading.Lock()
+
+    def started(self, batch: Batch, now: float) -> None:
+        with self._lock:
+            self.model.started(batch, now)
+
+    def finished(self, now: float) -> None:
+        with self._lock:
+            self.model.finished(now)
+
+    def abandoned(self) -> None:
+        with self._lock:
+            self.model.abandoned()
+
+    def admission(self, work: Work, now: float, pending: Iterable[Work]) -> Admission:
+        with self._lock:
+            return admission(work, now, pending, self.model)

@@ -8,8 +8,9 @@ from msgspec import Struct
 
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers.base import BatchChoice, SchedulingRule, WaitingQueue, count_cap
-from latdoctor.lab.server.schedulers.batch import Work
+from latdoctor.lab.server.schedulers.batch import ReleaseReason, Work
 from latdoctor.lab.server.schedulers.cost_model import Cost
+from latdoctor.load.mix import FRAMES_PER_SECOND
 
 
 class GrownBatch(Struct, frozen=True):
@@ -29,10 +30,10 @@ class GrownBatch(Struct, frozen=True):
 class BatchBounds(Protocol):
     """What a batch may be."""
 
-    def refuses(self, grown: GrownBatch) -> str | None:
+    def refuses(self, grown: GrownBatch) -> ReleaseReason | None:
         """Why such a batch is not allowed (a release reason), or None."""
 
-    def closed(self, size: int, longest: int, asked: int) -> str | None:
+    def closed(self, size: int, longest: int, asked: int) -> ReleaseReason | None:
         """Why nothing more can join this one, whatever arrives, or None."""
 
 
@@ -53,12 +54,12 @@ def window(waiting: WaitingQueue, bounds: BatchBounds, *, aged: bool) -> BatchCh
     if why is None:
         size, longest = len(chosen), chosen[-1].tokens
         full = bounds.closed(size, longest, sum(work.tokens for work in chosen))
-        return BatchChoice(chosen, full or "idle", closed=full is not None)
+        return BatchChoice(chosen, full or ReleaseReason.IDLE, closed=full is not None)
     # The guard is the reason only where it changed the batch.
-    return BatchChoice(chosen, "age" if anchor > 0 else why, closed=True)
+    return BatchChoice(chosen, ReleaseReason.AGE if anchor > 0 else why, closed=True)
 
 
-def _grow(waiting: WaitingQueue, bounds: BatchBounds, anchor: int) -> tuple[int, int, str | None]:
+def _grow(waiting: WaitingQueue, bounds: BatchBounds, anchor: int) -> tuple[int, int, ReleaseReason | None]:
     """The places [low, high) of the window, and what stopped it; None: everything that waits is in it."""
     low, high = anchor, anchor + 1
     longest = asked = waiting.at(anchor).tokens
@@ -100,16 +101,16 @@ class TokenBounds(Struct, frozen=True):
     batching: BatchingConfig
     cost: Cost | None = None  # what a call was learnt to cost; None: nothing is known
 
-    def refuses(self, grown: GrownBatch) -> str | None:
+    def refuses(self, grown: GrownBatch) -> ReleaseReason | None:
         if grown.size > count_cap(self.batching, grown.longest):
-            return "full"
+            return ReleaseReason.FULL
         if grown.size * grown.longest > self.batching.max_batch_tokens:
-            return "tokens"
+            return ReleaseReason.TOKENS
         if waste(grown.size, grown.longest, grown.asked) > self.batching.max_waste or not self._pays(grown):
-            return "waste"
+            return ReleaseReason.WASTE
         return None
 
-    def closed(self, size: int, longest: int, asked: int) -> str | None:
+    def closed(self, size: int, longest: int, asked: int) -> ReleaseReason | None:
         # One as long as the longest wastes least.
         return self.refuses(GrownBatch(size + 1, longest, asked + longest, longest, longest))
 
@@ -136,3 +137,24 @@ class TokenBudget(SchedulingRule):
     def _choose(self, now: float) -> BatchChoice:
         cost = self._model.cost if self._model is not None else None
         return window(self._waiting, TokenBounds(self._batching, cost), aged=self._is_aged(now))
+
+
+class DurationBounds(Struct, frozen=True):
+    """`total_seconds` counts what was asked, without padding."""
+
+    batching: BatchingConfig
+
+    def refuses(self, grown: GrownBatch) -> ReleaseReason | None:
+        if grown.size > count_cap(self.batching, grown.longest):
+            return ReleaseReason.FULL
+        return ReleaseReason.SECONDS if grown.asked > self.batching.total_seconds * FRAMES_PER_SECOND else None
+
+    def closed(self, size: int, longest: int, asked: int) -> ReleaseReason | None:
+        return self.refuses(GrownBatch(size + 1, longest, asked + 1, longest, 1))  # the shortest there can be
+
+
+class DurationBounded(SchedulingRule):
+    """The shortest first until the seconds are full; the oldest becomes the middle once it waited `age_ms`."""
+
+    def _choose(self, now: float) -> BatchChoice:
+        return window(self._waiting, DurationBounds(self._batching), aged=self._is_aged(now))

@@ -12,26 +12,30 @@ import msgspec
 import numpy as np
 import torch
 from msgspec import Struct
-from numpy.typing import NDArray
 from torch import Tensor
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.config import MemoryConfig, ModelSettings
-from latdoctor.lab.server.memory import MemoryPool
-from latdoctor.lab.server.memory import build as build_pool
-from latdoctor.lab.server.model.compiled import BACKENDS, BATCHES, LENGTHS, Backend, Compilations, bucket
-from latdoctor.lab.server.model.encoder import (
+from latdoctor.lab.server.config import ModelSettings
+from latdoctor.lab.server.intent_request import ModelInput
+from latdoctor.lab.server.memory.pool import MemoryPool
+from latdoctor.lab.server.network import (
+    BACKENDS,
+    BATCHES,
     FRAME_WIDTH,
     HEADS,
+    LENGTHS,
     POSITIONS,
-    VOCABULARY,
+    Backend,
+    Compilations,
     Encoder,
     Precision,
+    bucket,
     convert_precision,
     draw_weights,
     layers_of,
     resolve_precision,
 )
+from latdoctor.lab.server.tokenizer import VOCABULARY
 
 INTENTS = (
     "order-status",
@@ -55,9 +59,6 @@ INTENTS = (
 
 LONG_TOKENS = 200  # from here on an input is long, and may use the memory kept for long ones
 STANDBY_LAYERS, STANDBY_WIDTH = 2, 128
-
-# Token ids of a text, or frames of audio: float32, (frames, 80).
-ModelInput = Sequence[int] | NDArray[np.float32]
 
 
 class Predictions(Struct, frozen=True):
@@ -101,18 +102,6 @@ class IntentModel:
         self._positions = positions
         self._device = "cuda" if pool.backend == "cuda" else "cpu"
         self._now = self._prepared(settings)
-
-    @classmethod
-    def build(
-        cls,
-        settings: ModelSettings,
-        memory: MemoryConfig,
-        *,
-        positions: int = POSITIONS,
-        compiler: Backend | None = None,
-    ) -> IntentModel:
-        """The model with a memory of its own. Raises UsageError for what this machine cannot do."""
-        return cls(settings, build_pool(memory), positions=positions, compiler=compiler)
 
     @property
     def settings(self) -> ModelSettings:

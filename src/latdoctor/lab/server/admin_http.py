@@ -1,0 +1,119 @@
+"""What the admin interfaces of server, router and fault agents share: token, guard, ETags, bodies, JSON responses."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.http.address import is_loopback
+from latdoctor.lab.server import intent_request
+from latdoctor.lab.server.errors import CLIENT_GONE, AdminConflict, BadRequest, RequestRefused
+from latdoctor.sanitize import clean
+
+ADMIN_TOKEN_VARIABLE = "LATDOCTOR_ADMIN_TOKEN"  # noqa: S105 - the name of the variable
+MIN_TOKEN_LENGTH = 8
+
+Handler = Callable[[Request], Awaitable[Response]]
+T = TypeVar("T")
+
+
+def admin_token(file: Path | None) -> str:
+    """The token in `file`, else in the environment; empty if there is none: every request is then refused.
+
+    Raises UsageError for a file that cannot be read, or a token of less than eight characters.
+    """
+    token = os.environ.get(ADMIN_TOKEN_VARIABLE, "").strip()
+    if file is not None:
+        try:
+            token = file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UsageError("the admin token cannot be read", where=str(file)) from error
+        if not token:
+            raise UsageError("the file of the admin token is empty", where=str(file))
+    if token and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
+        raise UsageError(
+            f"the admin token is shorter than {MIN_TOKEN_LENGTH} characters or not plain text",
+            where=str(file or ADMIN_TOKEN_VARIABLE),
+            next_step="openssl rand -hex 16",
+        )
+    return token
+
+
+class AdminGuard:
+    """Admits requests from this machine with the token, and turns errors of the handlers into JSON responses."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+
+    def check(self, request: Request) -> None:
+        """Raises RequestRefused: 403 from another machine or without a token set, 401 for a wrong one."""
+        if request.client is None or not is_loopback(request.client.host):
+            raise RequestRefused(403, "not-local", "the admin interface answers this machine only")
+        if not self._token:
+            raise RequestRefused(
+                403, "no-token", f"the server was started without an admin token ({ADMIN_TOKEN_VARIABLE})"
+            )
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token):
+            raise RequestRefused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
+
+    def route(self, method: str, path: str, handler: Handler) -> BaseRoute:
+        """A route to `handler` behind the guard."""
+
+        async def answer(request: Request) -> Response:
+            try:
+                self.check(request)
+                return await handler(request)
+            except ClientDisconnect:
+                return Response(status_code=CLIENT_GONE)
+            except LatdoctorError as error:
+                return _refused(error).response()
+
+        return Route(path, answer, methods=[method])
+
+
+def _refused(error: LatdoctorError) -> RequestRefused:
+    match error:
+        case RequestRefused():
+            return error
+        case UsageError():
+            return RequestRefused(422, "invalid", str(error))
+        case AdminConflict():
+            return RequestRefused(error.status, error.reason, str(error))
+        case _:
+            return RequestRefused(AdminConflict.status, AdminConflict.reason, str(error))
+
+
+def if_match(request: Request) -> frozenset[str]:
+    """The ETags that a change names; `*` is any. Raises RequestRefused without any."""
+    header = request.headers.get("if-match")
+    if header is None:
+        raise RequestRefused(428, "precondition-required", "send the ETag that you have read as If-Match")
+    return frozenset(tag.strip().removeprefix("W/").strip('"') for tag in header.split(","))
+
+
+async def read_json(request: Request, kind: type[T]) -> T:
+    """The body as a value of that type. Raises BadRequest: 413 too large, 400 not JSON, 422 not of that type."""
+    raw = await intent_request.read(request)
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(422, "invalid", clean(str(error), 300)) from error
+    except UNDECODABLE as error:
+        raise BadRequest(400, "malformed", "the body is not JSON") from error
+
+
+def json_response(value: Any, *, etag: str = "", status: int = 200) -> Response:
+    """`value` as JSON, with its ETag where there is one."""
+    headers = {"etag": f'"{etag}"'} if etag else None
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
