@@ -15,6 +15,7 @@ import threading
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -39,24 +40,16 @@ MAX_LISTED_REQUESTS = 1000  # waiting requests that are listed
 RENEWAL_SECONDS = 5.0  # time for a worker to end: the longest batch takes less than a second
 
 
+@dataclass(frozen=True, slots=True)
 class AdminInterface:
     """Configuration and diagnostics. Used on the event loop; what blocks runs on `threads`."""
 
-    def __init__(
-        self,
-        live_config: LiveConfig,
-        engine: Engine,
-        profiling: Profiler,
-        memory: Callable[[], MemoryStats],
-        clock: Callable[[], float],
-        threads: Executor,
-    ) -> None:
-        self._live_config = live_config
-        self._engine = engine
-        self._profiling = profiling
-        self._memory = memory
-        self._clock = clock
-        self._threads = threads
+    live_config: LiveConfig
+    engine: Engine
+    profiling: Profiler
+    memory_stats: Callable[[], MemoryStats]
+    clock: Callable[[], float]
+    threads: Executor
 
     def routes(self, guard: AdminGuard) -> list[BaseRoute]:
         return [
@@ -70,7 +63,7 @@ class AdminInterface:
         ]
 
     async def config(self, _: Request) -> Response:
-        return self._with_etag(await self._live_config.settled())
+        return self._with_etag(await self.live_config.settled())
 
     async def knobs(self, _: Request) -> Response:
         """Every knob, and whether it can be changed while the server runs."""
@@ -80,25 +73,25 @@ class AdminInterface:
         """A merge patch of groups and knobs (as RFC 7396 has it, without deleting); If-Match is required."""
         etags = if_match(request)
         patch = await _json_object(request)
-        return self._with_etag(await self._live_config.change(patch, etags))
+        return self._with_etag(await self.live_config.change(patch, etags))
 
     def _with_etag(self, config: ServerConfig) -> Response:
         """`config` with its ETag; there is no await between the two."""
-        return json_response(config, etag=self._live_config.etag)
+        return json_response(config, etag=self.live_config.etag)
 
     async def profile(self, request: Request) -> Response:
         depth = ProfileOptions(*(request.query_params.get(name, "0") == "1" for name in ("shapes", "memory", "stack")))
         seconds = _seconds(request.query_params.get("seconds", "3"))
-        trace = await self._profiling.take(seconds, depth)
+        trace = await self.profiling.take(seconds, depth)
         headers = {"content-disposition": 'attachment; filename="trace.json.gz"'}
         return Response(trace, headers=headers, media_type="application/gzip")
 
     async def memory(self, _: Request) -> Response:
-        return json_response(await asyncio.get_running_loop().run_in_executor(self._threads, self._memory))
+        return json_response(await asyncio.get_running_loop().run_in_executor(self.threads, self.memory_stats))
 
     async def queue(self, _: Request) -> Response:
         """The waiting requests, oldest first, without waiting for the worker."""
-        now, waiting = self._clock(), [ticket.work for ticket in self._engine.pending.all()]
+        now, waiting = self.clock(), [ticket.work for ticket in self.engine.pending.all()]
         works = [
             {"id": one.id, "tokens": one.tokens, "lane": one.lane, "waited_seconds": round(now - one.arrived, 6)}
             for one in waiting[:MAX_LISTED_REQUESTS]
@@ -130,26 +123,24 @@ class Reloaded(OperationCounts, frozen=True):
     checksum: str
 
 
+@dataclass(slots=True)
 class Operations:
     """Runs one operation at a time. Used on the event loop."""
 
-    def __init__(
-        self, engine: Engine, models: ServingModels, live_config: LiveConfig, readiness: Readiness, profiling: Profiler
-    ) -> None:
-        self._engine = engine
-        self._models = models
-        self._live_config = live_config
-        self._readiness = readiness
-        self._profiling = profiling
-        self._start = secrets.token_hex(8)
-        self._draining_changes = 0
-        self._warm_ups = 0
-        self._reloads = 0
-        self._lock = asyncio.Lock()
+    engine: Engine
+    models: ServingModels
+    live_config: LiveConfig
+    readiness: Readiness
+    profiling: Profiler
+    _start: str = field(default_factory=lambda: secrets.token_hex(8))
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _draining_changes: int = 0
+    _warm_ups: int = 0
+    _reloads: int = 0
 
     @property
     def counts(self) -> OperationCounts:
-        return OperationCounts(self._readiness.set_aside, self._warm_ups, self._engine.renewals, self._reloads)
+        return OperationCounts(self.readiness.set_aside, self._warm_ups, self.engine.renewals, self._reloads)
 
     @property
     def etag(self) -> str:
@@ -173,7 +164,7 @@ class Operations:
         """Runs every kind of batch once on the worker, between two batches; waiting requests wait meanwhile."""
 
         async def operation() -> OperationCounts:
-            await self._engine.on_worker(self._models.warm_up)
+            await self.engine.on_worker(self.models.warm_up)
             self._warm_ups += 1
             return self.counts
 
@@ -183,9 +174,9 @@ class Operations:
         """Replaces the worker thread; waiting requests are kept."""
 
         async def operation() -> OperationCounts:
-            if self._profiling.running:
+            if self.profiling.running:
                 raise ProfilerBusy("a profile of the worker is being taken", next_step="wait until it is done")
-            await self._engine.renew(RENEWAL_SECONDS)
+            await self.engine.renew(RENEWAL_SECONDS)
             return self.counts
 
         return await self._run(request, operation)
@@ -194,7 +185,7 @@ class Operations:
         """Builds the model of the configured version again; batches use the old one until the new one is complete."""
 
         async def operation() -> OperationCounts:
-            checksum = await self._live_config.rebuild()
+            checksum = await self.live_config.rebuild()
             self._reloads += 1
             return Reloaded(**msgspec.structs.asdict(self.counts), checksum=checksum)
 
@@ -208,7 +199,7 @@ class Operations:
 
         async def operation() -> OperationCounts:
             self._draining_changes += 1
-            self._readiness.set_aside = body["draining"]
+            self.readiness.set_aside = body["draining"]
             return self.counts
 
         return await self._run(request, operation)

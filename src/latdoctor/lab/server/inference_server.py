@@ -95,28 +95,14 @@ class InferenceServer:
         self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # so that requests never wait for a new model
         self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
         self.stage_handlers = StageHandlers(
-            intents=backend.intents,
-            features=backend.features,
-            max_tokens=config.queue.max_tokens_per_request,
-            sessions=self.sessions,
-            shared=self.shared,
-            governance=self.governance,
-            metrics=self.metrics,
-            access_log=self.access_log,
-            clock=clock,
+            *(backend.intents, backend.features, config.queue.max_tokens_per_request, self.sessions, self.shared),
+            *(self.governance, self.metrics, self.access_log, clock),
         )
         observe = {name: histogram.observe for name, histogram in self.metrics.stages.items()}
         self.stages = Stages(self.stage_handlers.calls(), self.dependency.stage, observe, self._request_threads)
         self.live_config = LiveConfig(
-            config,
-            engine=self.engine,
-            models=self.models,
-            pool=backend.pool,
-            governance=self.governance,
-            sessions=self.sessions,
-            shared=self.shared,
-            dependency=self.dependency,
-            threads=self.side_thread,
+            *(config, self.engine, self.models, backend.pool, self.governance, self.sessions, self.shared),
+            *(self.dependency, self.side_thread),
         )
         self.intent_handler = IntentHandler(
             self.engine,

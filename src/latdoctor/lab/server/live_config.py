@@ -6,6 +6,7 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from dataclasses import dataclass, field
 from typing import Any
 
 from latdoctor.errors import LatdoctorError
@@ -20,50 +21,34 @@ from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import TimedLock
 
 
+@dataclass(slots=True)
 class LiveConfig:
     """The current configuration; applies changes to all components. Used on the event loop."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        *,
-        engine: Engine,
-        models: ServingModels,
-        pool: MemoryPool,
-        governance: Governance,
-        sessions: InProcessSessions,
-        shared: TimedLock,
-        dependency: DependencyClient,
-        threads: Executor,
-    ) -> None:
-        self._config = config
-        self._engine = engine
-        self._models = models
-        self._pool = pool
-        self._governance = governance
-        self._sessions = sessions
-        self._shared = shared
-        self._dependency = dependency
-        self._threads = threads
-        self._changing = asyncio.Lock()
-        self._start = secrets.token_hex(4)
-        self._changes = 0
-
-    @property
-    def config(self) -> ServerConfig:
-        return self._config
+    config: ServerConfig
+    engine: Engine
+    models: ServingModels
+    pool: MemoryPool
+    governance: Governance
+    sessions: InProcessSessions
+    shared: TimedLock
+    dependency: DependencyClient
+    threads: Executor
+    _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _start: str = field(default_factory=lambda: secrets.token_hex(4))
+    _changes: int = 0
 
     @property
     def etag(self) -> str:
         """Of the present configuration. Never reused, not even for an equal configuration, so that a delayed change
         that was based on an earlier one does not match.
         """
-        return f"{self._config.etag}-{self._start}-{self._changes}"
+        return f"{self.config.etag}-{self._start}-{self._changes}"
 
     async def settled(self) -> ServerConfig:
         """The configuration once no change is in progress: it shows a client whose response was lost the outcome."""
         async with self._changing:
-            return self._config
+            return self.config
 
     async def change(self, patch: Mapping[str, Any], etags: frozenset[str]) -> ServerConfig:
         """The new configuration, in effect. `etags`: those the caller accepts; `*` is any.
@@ -71,7 +56,7 @@ class LiveConfig:
         Raises UsageError for a bad value, StaleEtag, NeedsRestart. Waiting requests are kept.
         """
         async with self._changing:
-            before = self._config
+            before = self.config
             if not etags & {"*", self.etag}:
                 raise StaleEtag("the configuration has changed meanwhile", next_step="read it again")
             after = patched(before, patch)
@@ -84,28 +69,28 @@ class LiveConfig:
     async def rebuild(self) -> str:
         """Builds the models of the present configuration again; the checksum of the main one."""
         async with self._changing:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, self._models.rebuild)
+            return await asyncio.get_running_loop().run_in_executor(self.threads, self.models.rebuild)
 
     async def _apply(self, before: ServerConfig, after: ServerConfig) -> None:
         """First what can fail on this machine, then what cannot: a refused change has changed nothing."""
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._threads, self._apply_fallible, before, after)
-        self._config = after
+        await loop.run_in_executor(self.threads, self._apply_fallible, before, after)
+        self.config = after
         self._changes += 1
-        self._governance.configure(after)
-        self._dependency.configure(after.dependency)
+        self.governance.configure(after)
+        self.dependency.configure(after.dependency)
         if (before.batching, before.governance) != (after.batching, after.governance):
-            self._engine.reschedule(after)
+            self.engine.reschedule(after)
 
     def _apply_fallible(self, before: ServerConfig, after: ServerConfig) -> None:
         """On a thread of its own: building a model takes seconds, and the shared lock may be in use."""
-        self._models.prepare(after.model, standby=after.governance.standby != "off")
+        self.models.prepare(after.model, standby=after.governance.standby != "off")
         if before.memory != after.memory:
             try:
-                self._pool.set_live(after.memory)
+                self.pool.set_live(after.memory)
             except LatdoctorError:
-                self._models.prepare(before.model, standby=before.governance.standby != "off")
+                self.models.prepare(before.model, standby=before.governance.standby != "off")
                 raise
         if before.sessions != after.sessions:
-            with self._shared:
-                self._sessions.configure(after.sessions)
+            with self.shared:
+                self.sessions.configure(after.sessions)

@@ -13,6 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from time import perf_counter
 from types import TracebackType
 from typing import TypeAlias
@@ -111,31 +112,19 @@ class Stages:
             self._observe[name](perf_counter() - started)
 
 
+@dataclass(frozen=True, slots=True)
 class StageHandlers:
     """The stages of one server. `clock` gives seconds of its monotonic clock."""
 
-    def __init__(
-        self,
-        *,
-        intents: Sequence[str],
-        features: int,
-        max_tokens: int,
-        sessions: InProcessSessions,
-        shared: AbstractContextManager[None],
-        governance: Governance,
-        metrics: ServerMetrics,
-        access_log: AccessLog | None,
-        clock: Callable[[], float],
-    ) -> None:
-        self._intents = intents
-        self._features = features
-        self._max_tokens = max_tokens
-        self._sessions = sessions
-        self._shared = shared
-        self._governance = governance
-        self._metrics = metrics
-        self._access_log = access_log
-        self._clock = clock
+    intents: Sequence[str]
+    features: int  # of one frame of audio
+    max_tokens: int  # of one input, history included
+    sessions: InProcessSessions
+    shared: AbstractContextManager[None]
+    governance: Governance
+    metrics: ServerMetrics
+    access_log: AccessLog | None
+    clock: Callable[[], float]
 
     def calls(self) -> dict[str, Call]:
         return {
@@ -155,14 +144,14 @@ class StageHandlers:
         elif intent_request.audio_seconds is not None:
             context.tokens = audio_length(intent_request.audio_seconds)
             self._check(context.tokens)  # before the frames are made
-            context.input = audio_frames(intent_request.audio_seconds, self._features)
-        self._metrics.input_tokens.observe(context.tokens)
+            context.input = audio_frames(intent_request.audio_seconds, self.features)
+        self.metrics.input_tokens.observe(context.tokens)
         return True
 
     def _check(self, tokens: int) -> None:
-        if tokens > self._max_tokens:
+        if tokens > self.max_tokens:
             raise BadRequest(
-                413, "too-long", f"the input has {tokens} tokens; this server takes {self._max_tokens} at most"
+                413, "too-long", f"the input has {tokens} tokens; this server takes {self.max_tokens} at most"
             )
 
     def session(self, context: RequestContext) -> bool:
@@ -174,19 +163,19 @@ class StageHandlers:
         name = context.intent_request.session
         if name is None:
             return False
-        with self._shared:
-            history = self._sessions.history(name, self._clock())
+        with self.shared:
+            history = self.sessions.history(name, self.clock())
         if history is None:
-            self._metrics.session_misses.inc()
+            self.metrics.session_misses.inc()
             self._prepend(context, self._restore(name, context.intent_request.transcript))
         else:
-            self._metrics.session_hits.inc()
-            self._metrics.history_tokens.observe(self._prepend(context, history))
+            self.metrics.session_hits.inc()
+            self.metrics.history_tokens.observe(self._prepend(context, history))
         return True
 
     def _prepend(self, context: RequestContext, history: Sequence[int]) -> int:
         """Prepends `history`; the number of its tokens that there was room for."""
-        room = self._max_tokens - context.tokens - 1
+        room = self.max_tokens - context.tokens - 1
         kept = history[-room:] if room > 0 and context.intent_request.text is not None else ()
         if kept:
             context.input = [*kept, SEPARATOR, *context.own]
@@ -196,27 +185,27 @@ class StageHandlers:
     def _restore(self, name: str, transcript: Sequence[str]) -> tuple[int, ...]:
         """Restores the session from the transcript; the tokens of all its turns."""
         turns = [text_tokens(turn) for turn in transcript]
-        with self._shared:
-            now = self._clock()
+        with self.shared:
+            now = self.clock()
             for turn in turns:
-                self._sessions.append(name, turn, now)
+                self.sessions.append(name, turn, now)
         return tuple(token for turn in turns for token in turn)
 
     def postprocess(self, context: RequestContext) -> bool:
         """Names the intent, and adds the turn to the session."""
         if context.computed is not None:
-            context.intent = self._intents[context.computed.intent]
+            context.intent = self.intents[context.computed.intent]
             context.source = "standby" if context.computed.standby else "model"
-        now = self._clock()
-        with self._shared:
+        now = self.clock()
+        with self.shared:
             if context.intent_request.session is not None:
-                self._sessions.append(context.intent_request.session, context.own, now)
-            self._governance.answered(now - context.received)
+                self.sessions.append(context.intent_request.session, context.own, now)
+            self.governance.answered(now - context.received)
         return True
 
     def send(self, context: RequestContext) -> bool:
         """Encodes the response, and logs it."""
-        context.sent = self._clock()
+        context.sent = self.clock()
         computed = context.computed
         timing = RequestTiming(
             context.received,
@@ -249,8 +238,8 @@ class StageHandlers:
         timing: RequestTiming | None = None,
     ) -> None:
         """A line of the access log, where there is one. Not on the event loop."""
-        if self._access_log is not None:
+        if self.access_log is not None:
             stages = timing.stages() if timing is not None else {}
             times = utc_time(entered), utc_time(time.time()), round(seconds, 6)
-            replica = self._metrics.fixed[0]
-            self._access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages))
+            replica = self.metrics.fixed[0]
+            self.access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages))
