@@ -25,7 +25,7 @@ from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.report import cloudevents, json_documents, text_utils, timeline
-from latdoctor.report.html.inputs import AFTER
+from latdoctor.report.html.snapshots import AFTER
 from tests.incident.listening import Listener, comes_about, listener, until
 from tests.incident.rush import (
     ALERT,

@@ -17,9 +17,9 @@ from latdoctor.incident import events
 from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
-from latdoctor.report.html import build
+from latdoctor.report.html import diagnosis_page, incident_page
 from latdoctor.report.html.document import Page
-from latdoctor.report.html.inputs import AFTER, AT_WORST, BEFORE, Seen
+from latdoctor.report.html.snapshots import AFTER, AT_WORST, BEFORE, ONLY, Snapshot
 from tests.incident.stories import BEGAN, promo_rush
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
@@ -49,21 +49,21 @@ def told(text: str = "") -> Timeline:
     return timeline(log.incident, stages)
 
 
-def looks() -> tuple[Seen, ...]:
+def looks() -> tuple[Snapshot, ...]:
     calm, rush = looked("no-fault.tar.zst"), looked("promo-rush.tar.zst")
     return (
-        Seen(BEFORE, *calm, 0.5, BEGAN),
-        Seen(AT_WORST, *rush, 0.5, BEGAN + 70),
-        Seen(AFTER, *calm, 0.5, BEGAN + 200),
+        Snapshot(BEFORE, *calm, 0.5, BEGAN),
+        Snapshot(AT_WORST, *rush, 0.5, BEGAN + 70),
+        Snapshot(AFTER, *calm, 0.5, BEGAN + 200),
     )
 
 
 def incident(text: str = "") -> Page:
     """A page with everything on it."""
-    return build.of_incident(told(text), tuple(hostile(look, text) for look in looks()))
+    return incident_page.of_incident(told(text), tuple(hostile(look, text) for look in looks()))
 
 
-def hostile(look: Seen, text: str) -> Seen:
+def hostile(look: Snapshot, text: str) -> Snapshot:
     """The same look with `text` in what its diagnosis took from outside."""
     if not text or look.diagnosis is None:
         return look
@@ -82,9 +82,9 @@ def hostile(look: Seen, text: str) -> Seen:
     checks = tuple(msgspec.structs.replace(check, message=check.message + text) for check in found.checks)
     gaps = tuple(msgspec.structs.replace(gap, reason=gap.reason + text) for gap in found.gaps)
     changed = msgspec.structs.replace(found, target=found.target + text, causes=causes, checks=checks, gaps=gaps)
-    return Seen(look.name, changed, look.evidence, look.slo_p99, look.time, f"something is missing{text}")
+    return Snapshot(look.name, changed, look.evidence, look.slo_p99, look.time, f"something is missing{text}")
 
 
 def diagnosis(name: str = "promo-rush.tar.zst") -> Page:
     found, evidence = looked(name)
-    return build.of_diagnosis(found, (Seen("in this look", found, evidence, 0.5, BEGAN),))
+    return diagnosis_page.of_diagnosis(found, (Snapshot(ONLY, found, evidence, 0.5, BEGAN),))

@@ -23,11 +23,10 @@ from latdoctor.incident.timeline_model import Timeline
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.report import json_documents
-from latdoctor.report.html import build
+from latdoctor.report.html import incident_page, render
 from latdoctor.report.html import render as assets
-from latdoctor.report.html import render as page_html
-from latdoctor.report.html.document import Facts, NotSeen, Page, PageSection, Paragraph, Table
-from latdoctor.report.html.inputs import AFTER, AT_WORST, Seen, chosen, unix
+from latdoctor.report.html.document import AnswerLine, Fact, Missing, Page, Section, Table, Tone
+from latdoctor.report.html.snapshots import AFTER, AT_WORST, Snapshot, chosen, unix
 from tests.cli.running import run
 from tests.incident.stories import RUN, Log, carried_out, diagnosed, long, promo_rush
 from tests.report import pages
@@ -75,12 +74,12 @@ class Reader(html.parser.HTMLParser):
 
 def small(text: str) -> Page:
     """A page with `text` in every kind of place."""
-    blocks = (Paragraph(text), NotSeen(text, text), Table(text, (text, text), ((text, text),), tones=("bad",)))
+    blocks = (Paragraph(text), NotSnapshot(text, text), Table(text, (text, text), ((text, text),), tones=("bad",)))
     return Page(text, text, "bad", text, text, Facts(()), Facts(()), (PageSection("s", text, blocks, text),), (text,))
 
 
 def test_a_page_says_the_cause_first_and_has_every_section() -> None:
-    text = Reader(page_html.render(pages.incident())).text
+    text = Reader(render.render(pages.incident())).text
     for part in ("Long requests run alone", "worst P99", "Latency over time", "Batch sizes", "Batch tokens", "Memory"):
         assert part in text
     for part in ("Time of a request by stage", "SOP clock", "Timeline", "What could not be seen", "How likely each"):
@@ -89,7 +88,7 @@ def test_a_page_says_the_cause_first_and_has_every_section() -> None:
 
 
 def test_hostile_text_is_text_wherever_it_stands() -> None:
-    rendered = page_html.render(pages.incident(HOSTILE))
+    rendered = render.render(pages.incident(HOSTILE))
     read = Reader(rendered)
     assert [tag for tag, _ in read.tags if not _TAGS.fullmatch(tag)] == []
     assert [attributes for tag, attributes in read.tags if any(name.startswith("on") for name in attributes)] == []
@@ -107,13 +106,13 @@ def test_an_incident_of_hostile_texts_has_the_elements_of_a_plain_one(name: str)
 
 
 def bare(text: str) -> str:
-    return page_html.render(build.of_incident(timeline(promo_rush(text).incident), ()))
+    return render.render(incident_page.of_incident(timeline(promo_rush(text).incident), ()))
 
 
 @given(text=st.text(max_size=300))
 @settings(suppress_health_check=[HealthCheck.too_slow])
 def test_no_text_becomes_an_element(text: str) -> None:
-    empty, read = Reader(page_html.render(small(""))), Reader(page_html.render(small(text)))
+    empty, read = Reader(render.render(small(""))), Reader(render.render(small(text)))
     known = {"name", "content", "http-equiv", "charset", "class", "id", "href", "lang", "tabindex", "role", "scope"}
     known |= {"type", "aria-label", "aria-labelledby", "data-label", "data-rows"}
     assert {name for _, attributes in read.tags for name in attributes} <= known
@@ -121,7 +120,7 @@ def test_no_text_becomes_an_element(text: str) -> None:
 
 
 def test_the_policy_names_the_digest_of_every_script_and_of_the_style() -> None:
-    read = Reader(page_html.render(pages.diagnosis()))
+    read = Reader(render.render(pages.diagnosis()))
     (policy,) = [attributes["content"] for _, attributes in read.tags if "http-equiv" in attributes]
     assert policy.startswith("default-src 'none'")
     assert "unsafe" not in policy
@@ -132,7 +131,7 @@ def test_the_policy_names_the_digest_of_every_script_and_of_the_style() -> None:
 
 
 def test_nothing_of_a_page_leads_anywhere() -> None:
-    read = Reader(page_html.render(pages.incident()))
+    read = Reader(render.render(pages.incident()))
     assert all(attributes["href"].startswith("#") for _, attributes in read.tags if "href" in attributes)
     assert not any("src" in attributes or "srcset" in attributes for _, attributes in read.tags)
     assert "url(" not in assets.style()
@@ -140,18 +139,18 @@ def test_nothing_of_a_page_leads_anywhere() -> None:
 
 
 def test_every_link_of_the_contents_leads_to_a_section() -> None:
-    read = Reader(page_html.render(pages.incident()))
+    read = Reader(render.render(pages.incident()))
     ids = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert {attributes["href"][1:] for _, attributes in read.tags if "href" in attributes} <= set(ids)
 
 
 def test_the_same_incident_gives_the_same_bytes() -> None:
-    assert page_html.render(pages.incident()) == page_html.render(pages.incident())
+    assert render.render(pages.incident()) == render.render(pages.incident())
 
 
 def test_every_chart_has_its_numbers_in_a_table_and_a_name() -> None:
-    rendered = page_html.render(pages.incident())
+    rendered = render.render(pages.incident())
     read = Reader(rendered)
     canvases = [attributes for _, attributes in read.tags if attributes.get("class", "").startswith("canvas")]
     assert len(canvases) >= 8
@@ -163,16 +162,16 @@ def test_every_chart_has_its_numbers_in_a_table_and_a_name() -> None:
 
 def test_what_is_missing_says_why_and_draws_nothing() -> None:
     told = pages.told()
-    page = build.of_incident(told, (Seen(AT_WORST, None, None, why="it was thrown away"),))
-    read = Reader(page_html.render(page))
+    page = incident_page.of_incident(told, (Snapshot(AT_WORST, None, None, why="it was thrown away"),))
+    read = Reader(render.render(page))
     assert "not seen, because it was thrown away" in read.text
     assert "Of this diagnosis only what the journal says is left" in read.text
-    empty = build.of_incident(timeline(promo_rush().incident), ())
-    assert "Batch sizes : not seen, because" in Reader(page_html.render(empty)).text
+    empty = incident_page.of_incident(timeline(promo_rush().incident), ())
+    assert "Batch sizes : not seen, because" in Reader(render.render(empty)).text
 
 
-def figures(told: Timeline, looks: Sequence[Seen]) -> dict[str, tuple[str, str]]:
-    page = build.of_incident(told, looks)
+def figures(told: Timeline, looks: Sequence[Snapshot]) -> dict[str, tuple[str, str]]:
+    page = incident_page.of_incident(told, looks)
     return {fact.label: (fact.value, fact.note) for fact in page.figures.facts}
 
 
@@ -193,7 +192,7 @@ def test_the_worst_p99_is_of_whatever_has_shown_one() -> None:
     )
     assert shown is not None
     wanted = shown[1], f"SLO {shown[2]}, seen by a look, no samples were taken"
-    for look in (Seen(AT_WORST, diagnosis, evidence, 0.5), Seen(AT_WORST, diagnosis, None)):
+    for look in (Snapshot(AT_WORST, diagnosis, evidence, 0.5), Snapshot(AT_WORST, diagnosis, None)):
         assert figures(unsampled, (look,))["worst P99"] == wanted
     log.add(80, events.RUN_JOINED, events.RunJoined(RUN))
     carried_out(log, 80)
@@ -204,14 +203,14 @@ def test_the_worst_p99_is_of_whatever_has_shown_one() -> None:
 
 def test_a_run_alone_has_a_page_too() -> None:
     entries = [entry for entry in promo_rush().entries if entry.run == RUN]
-    read = Reader(page_html.render(build.of_incident(of_run(RUN, entries), ())))
+    read = Reader(render.render(incident_page.of_incident(of_run(RUN, entries), ())))
     assert "VERIFIED" in read.text.upper()
     assert "3.2 s" in read.text
     assert "Latency over time" not in read.text
 
 
 def test_ten_thousand_entries_give_a_page_of_bounded_size() -> None:
-    rendered = page_html.render(build.of_incident(timeline(long(10_000).incident), ()))
+    rendered = render.render(incident_page.of_incident(timeline(long(10_000).incident), ()))
     assert len(rendered) < 6 << 20
     assert "in the middle are left out" in rendered
 
@@ -320,7 +319,7 @@ def test_looks_are_read_again_from_the_state_folder(tmp_path: Path, document_: s
     told = pages.told()
     looks = tuple(msgspec.structs.replace(look, document=document_, bundle=bundle) for look in told.looks)
     page = cli_pages.of_incident(msgspec.structs.replace(told, looks=looks), tmp_path)
-    assert message in Reader(page_html.render(page)).text
+    assert message in Reader(render.render(page)).text
 
 
 def test_the_timeline_of_a_journal_as_html(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.report.html import render as html
+from latdoctor.report.html import render
 from latdoctor.report.html.document import Page
 from tests.report import pages
 from tests.report.browser import DESK, DRAWN, OVERFLOWING, PHONE, Browser, Tab, browsing, must_be_drawn, must_be_quiet
@@ -25,7 +25,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 def opened(browser: Browser, page: Page, folder: Path) -> Tab:
     file = folder / "page.html"
-    file.write_text(html.render(page), encoding="utf-8")
+    file.write_text(render.render(page), encoding="utf-8")
     tab = browser.tab()
     tab.open(file)
     return tab
@@ -144,7 +144,7 @@ def test_hostile_text_is_shown_and_does_nothing(browser: Browser, tmp_path: Path
 def test_what_the_policy_forbids_is_stopped_and_would_be_seen_here(browser: Browser, tmp_path: Path) -> None:
     """So that the quiet of the other tests tells something."""
     file = tmp_path / "page.html"
-    text = html.render(pages.diagnosis("no-fault.tar.zst"))
+    text = render.render(pages.diagnosis("no-fault.tar.zst"))
     injected = "<script>document.title = 'run'</script><img src='http://127.0.0.1:9/x'></body>"
     file.write_text(text.replace("</body>", injected), encoding="utf-8")
     tab = browser.tab()

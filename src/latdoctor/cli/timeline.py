@@ -98,9 +98,9 @@ def _rendered(document: Timeline, form: TimelineFormat) -> str:
 def _page(document: Timeline) -> str:
     from latdoctor.cli import html_report
     from latdoctor.journal import state_dir
-    from latdoctor.report.html import render as html
+    from latdoctor.report.html import render
 
-    return html.render(html_report.of_incident(document, state_dir.folder()))
+    return render.render(html_report.of_incident(document, state_dir.folder()))
 
 
 def _write(text: str, to: Path) -> None:

@@ -1,5 +1,5 @@
-"""The report for people who would rather look: one HTML file, for a diagnosis or for a whole incident.
+"""The HTML report of a diagnosis or an incident: one file without network access.
 
-`building` says what stands on a page (`model`); each of the modules that it asks writes some of the sections.
-`html` makes it text, `charts` what the charting library asks for, `assets` holds what is put into every page.
+`diagnosis_page` and `incident_page` compose a page from typed values (`document`), `charts` writes the options of the
+charting library, and `render` fills the templates in `templates/`, with the style and scripts of `files/`.
 """

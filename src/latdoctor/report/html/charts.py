@@ -1,31 +1,26 @@
-"""Charts as the charting library takes them: the options of ECharts.
+"""Options of the charting library (ECharts) for each chart.
 
-Colours and numbers of an axis are left to `page.js`, which knows whether it is dark and how wide the screen is. A text
-`@name` stands for one of them, under the keys that `page.js` looks at and where no text from outside stands.
+`page.js` resolves texts `@name` under the keys that it knows: colours by the scheme, formats of numbers, the width.
+Text of others never appears under these keys.
 """
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from latdoctor.report.html.document import (
     BYTES,
-    CHANGED,
-    DUE,
-    HAPPENED,
-    MENDED,
-    UNDONE,
-    Account,
     Bars,
     Chart,
-    Course,
+    Highlight,
     Lines,
     Mark,
-    Piece,
-    Table,
+    MarkKind,
+    ScoreBreakdown,
+    Stage,
+    StageTrack,
     Waterfall,
 )
 from latdoctor.sanitize import clean
@@ -35,22 +30,22 @@ Options = dict[str, Any]
 
 _DASHES = ("solid", "dashed", "dotted")
 _SYMBOLS = ("circle", "rect", "triangle", "diamond")
-_MARKS = {  # colour and stroke of each kind, told apart without colours as well
-    HAPPENED: ("@quiet", "dotted"),
-    CHANGED: ("@change", "solid"),
-    MENDED: ("@good", "solid"),
-    UNDONE: ("@bad", "solid"),
-    DUE: ("@quiet", "dashed"),
+_MARKS = {  # colour and stroke; the stroke differs where colours cannot be seen
+    MarkKind.EVENT: ("@quiet", "dotted"),
+    MarkKind.CHANGED: ("@change", "solid"),
+    MarkKind.VERIFIED: ("@good", "solid"),
+    MarkKind.ROLLED_BACK: ("@bad", "solid"),
+    MarkKind.DUE: ("@quiet", "dashed"),
 }
-_WITH_NAMES = {"outerBoundsMode": "same", "outerBoundsContain": "axisLabel"}  # of an axis, within the edges
-LEAST = 0.005  # of the longest way: shorter stages stand in the table only
-_FEW = 40  # points up to which each is drawn as a symbol
+_WITHIN_EDGES = {"outerBoundsMode": "same", "outerBoundsContain": "axisLabel"}  # of a grid: labels stay inside
+MIN_SHARE = 0.005  # of the longest track: shorter stages appear in the table only
+_FEW = 40  # points up to which each has a symbol
 _TEMPLATE = str.maketrans("{|}", "(/)")
-_LONGEST = 300  # characters of a name
+_MAX_NAME = 300  # characters
 
 
 def options(chart: Chart) -> Options:
-    """What the library draws."""
+    """The options of one chart."""
     match chart:
         case Lines():
             return _lines(chart)
@@ -58,18 +53,18 @@ def options(chart: Chart) -> Options:
             return _bars(chart)
         case Waterfall():
             return _waterfall(chart)
-        case Account():
-            return _account(chart)
+        case ScoreBreakdown():
+            return _breakdown(chart)
 
 
 def rows(chart: Chart) -> int:
-    """How many bars lie below each other; 0 where the height does not depend on them."""
+    """Number of horizontal bars, by which the chart grows; 0 for a chart of fixed height."""
     match chart:
         case Bars():
-            return len(chart.categories) if chart.lying else 0
+            return len(chart.categories) if chart.horizontal else 0
         case Waterfall():
-            return len(_long_enough(chart))
-        case Account():
+            return len(_drawn_stages(chart))
+        case ScoreBreakdown():
             return len(chart.rows)
         case Lines():
             return 0
@@ -97,26 +92,55 @@ def _lines(chart: Lines) -> Options:
             "animation": False,
             "data": [*_limits(chart), *_marks(chart.marks)],
         }
+    first, last = _time_range(chart)
+    series += [_highlight(one, (first + last) / 2) for one in chart.highlights]
     return {
         **_common(chart.dimension, "axis"),
         "useUTC": True,
-        "grid": {
-            "left": 8,
-            "right": 28,
-            "top": 66 if chart.marks else 40,
-            "bottom": 8,
-            **_WITH_NAMES,
+        "grid": {"left": 8, "right": 28, "top": 66 if chart.marks else 40, "bottom": 8, **_WITHIN_EDGES},
+        "xAxis": {
+            "type": "time",
+            "splitLine": {"show": False},
+            "min": first * 1000,
+            "max": last * 1000,
+            "axisLabel": {"hideOverlap": True},
         },
-        "xAxis": {"type": "time", "splitLine": {"show": False}, **_span(chart), "axisLabel": {"hideOverlap": True}},
-        "yAxis": {**_axis(chart.dimension), **_reach(chart)},
+        "yAxis": {**_axis(chart.dimension), **_value_range(chart)},
         "series": series,
     }
 
 
-def _span(chart: Lines) -> Options:
-    """The axis holds every mark as well as every point."""
+def _time_range(chart: Lines) -> tuple[float, float]:
+    """The axis contains every point, mark and highlight."""
     times = [time for line in chart.lines for time in line.times] + [mark.time for mark in chart.marks]
-    return {"min": min(times) * 1000, "max": max(times) * 1000} if times else {}
+    times += [time for one in chart.highlights for time in (one.start, one.end)]
+    return (min(times), max(times)) if times else (0.0, 0.0)
+
+
+def _highlight(highlight: Highlight, middle: float) -> Options:
+    """A bold bar over the time of the number, its label on the side with more room."""
+    early = (highlight.start + highlight.end) / 2 < middle
+    label: Options = {
+        "show": True,
+        "formatter": _plain(highlight.label),
+        "position": "right" if early else "left",
+        "color": "@ink",
+        "fontWeight": "bold",
+    }
+    ends = [[highlight.start * 1000, highlight.value], [highlight.end * 1000, highlight.value]]
+    labelled = {"value": ends[early], "label": label}
+    return {
+        "type": "line",
+        "name": _plain(highlight.name),
+        "data": [ends[0], labelled] if early else [labelled, ends[1]],
+        "lineStyle": {"width": 4, "color": "@ink"},
+        "itemStyle": {"color": "@ink"},
+        "symbol": "diamond",
+        "symbolSize": 10,
+        "showSymbol": True,
+        "z": 6,
+        "emphasis": {"disabled": True},
+    }
 
 
 def _limits(chart: Lines) -> Iterator[Options]:
@@ -130,7 +154,7 @@ def _limits(chart: Lines) -> Iterator[Options]:
 
 
 def _marks(marks: tuple[Mark, ...]) -> Iterator[Options]:
-    """The labels of marks stand on three levels, so that near ones do not cover each other."""
+    """Labels alternate between three levels, so that those of near marks do not overlap."""
     for place, mark in enumerate(marks):
         color, stroke = _MARKS[mark.kind]
         yield {
@@ -160,19 +184,19 @@ def _bars(chart: Bars) -> Options:
         }
         for place, group in enumerate(chart.groups)
     ]
-    if chart.lying:
+    if chart.horizontal:
         for one in series:
             one |= {"barMaxWidth": 12, "label": _value_label(chart.dimension)}
-        return _lying(chart.dimension, chart.categories, series)
+        return _horizontal(chart.dimension, chart.categories, series)
     return {
         **_common(chart.dimension, "axis"),
         "legend": {"show": several, "top": 4, "left": 0, "type": "plain", "itemWidth": 12, "itemHeight": 12},
-        "grid": {"left": 8, "right": 24, "top": 44 if several else 16, "bottom": 28, **_WITH_NAMES},
+        "grid": {"left": 8, "right": 24, "top": 44 if several else 16, "bottom": 28, **_WITHIN_EDGES},
         "xAxis": {
             "type": "category",
             "data": [_plain(name) for name in chart.categories],
             "axisTick": {"show": False},
-            "name": _plain(chart.over),
+            "name": _plain(chart.axis),
             "nameLocation": "middle",
             "nameGap": 28,
         },
@@ -181,45 +205,43 @@ def _bars(chart: Bars) -> Options:
     }
 
 
-def _color(wanted: int, place: int) -> str:
-    return f"@series{wanted or place % 6 + 1}"
+def _color(color: int, place: int) -> str:
+    return f"@series{color or place % 6 + 1}"
 
 
 def _waterfall(chart: Waterfall) -> Options:
-    """Bars that begin where the one before them ends: the way there is drawn without a colour."""
-    drawn = _long_enough(chart)
-    several = len(chart.courses) > 1
-    names = [f"{piece.name}, {course.name}" if several else piece.name for course, _, piece in drawn]
-    colors = {course.name: _color(course.color, place) for place, course in enumerate(chart.courses)}
+    """Bars that begin where the one before ends: on top of a transparent bar."""
+    drawn = _drawn_stages(chart)
+    several = len(chart.tracks) > 1
+    names = [f"{stage.name}, {track.name}" if several else stage.name for track, _, stage in drawn]
+    colors = {track.name: _color(track.color, place) for place, track in enumerate(chart.tracks)}
     series: list[Options] = [
         {
             "type": "bar",
-            "stack": "way",
+            "stack": "offset",
             "silent": True,
             "itemStyle": {"color": "transparent", "decal": "none"},
-            "data": [sum(one.length for one in course.pieces[:place]) for course, place, _ in drawn],
+            "data": [sum(one.length for one in track.stages[:place]) for track, place, _ in drawn],
         },
         {
             "type": "bar",
-            "stack": "way",
+            "stack": "offset",
             "name": "mean",
             "barMaxWidth": 12,
             "label": _value_label(chart.dimension),
-            "data": [
-                {"value": piece.length, "itemStyle": {"color": colors[course.name]}} for course, _, piece in drawn
-            ],
+            "data": [{"value": stage.length, "itemStyle": {"color": colors[track.name]}} for track, _, stage in drawn],
         },
     ]
-    return _lying(chart.dimension, names, series)
+    return _horizontal(chart.dimension, names, series)
 
 
-def _long_enough(chart: Waterfall) -> list[tuple[Course, int, Piece]]:
-    longest = max((course.length for course in chart.courses), default=0.0)
-    listed = [(course, place, piece) for course in chart.courses for place, piece in enumerate(course.pieces)]
-    return [one for one in listed if one[2].length >= LEAST * longest]
+def _drawn_stages(chart: Waterfall) -> list[tuple[StageTrack, int, Stage]]:
+    longest = max((track.length for track in chart.tracks), default=0.0)
+    listed = [(track, place, stage) for track in chart.tracks for place, stage in enumerate(track.stages)]
+    return [one for one in listed if one[2].length >= MIN_SHARE * longest]
 
 
-def _account(chart: Account) -> Options:
+def _breakdown(chart: ScoreBreakdown) -> Options:
     bars: Options = {
         "type": "bar",
         "name": "points",
@@ -229,17 +251,17 @@ def _account(chart: Account) -> Options:
             {"value": row.points, "itemStyle": {"color": "@good" if row.points >= 0 else "@bad"}} for row in chart.rows
         ],
     }
-    return _lying("points", [row.message for row in chart.rows], [bars])
+    return _horizontal("points", [row.message for row in chart.rows], [bars])
 
 
-def _lying(dimension: str, names: Sequence[str], series: Sequence[Options]) -> Options:
-    """Bars from left to right, each below its name: so a long name has the whole width, on a phone as well."""
+def _horizontal(dimension: str, names: Sequence[str], series: Sequence[Options]) -> Options:
+    """Bars from left to right, each below its name: a long name has the whole width, on a phone as well."""
     label: Options = {"inside": True, "align": "left", "verticalAlign": "bottom", "color": "@ink", "interval": 0}
     label |= {"padding": [0, 0, 10, 0], "width": "@names", "overflow": "break", "lineHeight": 15, "margin": 0}
     return {
         **_common(dimension, "none"),
         "legend": {"show": False},
-        "grid": {"left": 8, "right": 64, "top": 16, "bottom": 8, **_WITH_NAMES},
+        "grid": {"left": 8, "right": 64, "top": 16, "bottom": 8, **_WITHIN_EDGES},
         "xAxis": _axis(dimension),
         "yAxis": {
             "type": "category",
@@ -266,7 +288,7 @@ def _common(dimension: str, trigger: str) -> Options:
             "show": trigger != "none",
             "trigger": "axis",
             "confine": True,
-            # Drawn, not written as markup: no text from outside can become an element.
+            # Drawn instead of written as HTML: no text can become an element.
             "renderMode": "richText",
             "valueFormatter": f"@{dimension}",
         },
@@ -275,106 +297,21 @@ def _common(dimension: str, trigger: str) -> Options:
 
 
 def _axis(dimension: str) -> Options:
-    """An axis of values from zero on."""
+    """An axis of values from zero."""
     return {"type": "value", "axisLabel": {"formatter": f"@{dimension}"}, "splitNumber": 4}
 
 
-def _reach(chart: Lines) -> Options:
-    """A limit above every value has to be seen too; and sizes have steps of powers of two."""
-    highest = max((value for line in chart.lines for value in line.values if value is not None), default=0.0)
-    least = max((limit.value for limit in chart.limits), default=0.0)
+def _value_range(chart: Lines) -> Options:
+    """Contains the limits; sizes in bytes have steps of powers of two."""
+    values = [value for line in chart.lines for value in line.values if value is not None]
+    highest = max([*values, *(one.value for one in chart.highlights)], default=0.0)
+    limit = max((limit.value for limit in chart.limits), default=0.0)
     if chart.dimension == BYTES and highest > 0:
         step = 2.0 ** math.ceil(math.log2(highest / 4))
         return {"interval": step, "max": step * math.ceil(highest / step)}
-    return {"max": least * 1.15} if least > highest else {}
+    return {"max": limit * 1.15} if limit > highest else {}
 
 
 def _plain(text: str) -> str:
-    """What the library takes as it is: it has signs by which it would format a text."""
-    return clean(text, _LONGEST).translate(_TEMPLATE)
-
-
-NOT_SEEN = "not seen"
-ROWS = 300  # of a chart over time: more are thinned out, and the table says so
-
-
-def table(chart: Chart) -> Table:
-    """The same as rows to be read."""
-    match chart:
-        case Lines():
-            return _table_of_lines(chart)
-        case Bars():
-            columns = (chart.over, *(group.name for group in chart.groups))
-            rows = tuple(
-                (name, *(shown(group.values[place], chart.dimension) for group in chart.groups))
-                for place, name in enumerate(chart.categories)
-            )
-            return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))))
-        case Waterfall():
-            rows = tuple(
-                (course.name, piece.name, shown(piece.length, chart.dimension))
-                for course in chart.courses
-                for piece in course.pieces
-            )
-            return Table(chart.title, ("when", "stage", "mean"), rows, numbers=(2,))
-        case Account():
-            rows = tuple((row.message, signed(row.points)) for row in chart.rows)
-            total = sum(row.points for row in chart.rows)
-            return Table(chart.title, ("what", "points"), (*rows, ("total", signed(total))), numbers=(1,))
-
-
-def signed(points: int) -> str:
-    return f"{points:+d}".replace("-", "−")
-
-
-def shown(value: float | None, dimension: str) -> str:
-    return NOT_SEEN if value is None else format_value(value, dimension)
-
-
-def spoken(chart: Chart) -> str:
-    """What the chart shows, for whoever hears the page."""
-    match chart:
-        case Lines():
-            known = "; ".join(_told(line.name, line.values, chart.dimension) for line in chart.lines)
-            return f"{chart.title}, over time: {known}"
-        case Bars():
-            known = "; ".join(_told(group.name, group.values, chart.dimension) for group in chart.groups)
-            return f"{chart.title}, by {chart.over}: {known}"
-        case Waterfall():
-            return f"{chart.title}: " + "; ".join(
-                f"{course.name} {format_value(course.length, chart.dimension)}" for course in chart.courses
-            )
-        case Account():
-            return f"{chart.title}: {signed(sum(row.points for row in chart.rows))} points in {len(chart.rows)} rows"
-
-
-def _told(name: str, values: tuple[float | None, ...], dimension: str) -> str:
-    seen = [value for value in values if value is not None]
-    if not seen:
-        return f"{name} {NOT_SEEN}"
-    return f"{name} from {format_value(min(seen), dimension)} to {format_value(max(seen), dimension)}"
-
-
-def _table_of_lines(chart: Lines) -> Table:
-    """One row for each time at which any line has a value."""
-    by_time: dict[float, dict[int, float | None]] = {}
-    for place, line in enumerate(chart.lines):
-        for time, value in zip(line.times, line.values, strict=True):
-            by_time.setdefault(time, {})[place] = value
-    times = sorted(by_time)
-    step = -(-len(times) // ROWS) or 1
-    rows = tuple(
-        (clock(time), *(shown(by_time[time].get(place), chart.dimension) for place in range(len(chart.lines))))
-        for time in times[::step]
-    )
-    columns = ("time (UTC)", *(line.name for line in chart.lines))
-    note = f"every {step}th of {len(times)} times" if step > 1 else ""
-    return Table(chart.title, columns, rows, numbers=tuple(range(1, len(columns))), note=note)
-
-
-def clock(time: float) -> str:
-    """`2026-11-22 07:12:03` in UTC."""
-    try:
-        return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S")
-    except (OverflowError, ValueError, OSError):  # a source may tell of any number
-        return "a time that makes no sense"
+    """Text without the characters of the library's own templates."""
+    return clean(text, _MAX_NAME).translate(_TEMPLATE)

@@ -1,63 +1,68 @@
-"""What stands on a page, as frozen values: sections of blocks, charts as typed data. Nothing here knows HTML.
+"""Values of a page: what the templates print and what the charts draw.
 
-Texts are cleaned and escaped where they are written. Values are in base units, times in unix seconds. None is not
-known: it is drawn as a gap, and never as zero.
+Texts are cleaned and escaped when they are rendered. Values are in base units, times in unix seconds. None is unknown:
+it is drawn as a gap, never as zero.
 """
 
 from __future__ import annotations
 
+from enum import StrEnum
+
 from msgspec import Struct
 
-GOOD, BAD, WARN, QUIET = "good", "bad", "warn", "quiet"  # tones; the words beside them say the same
 TIME, RATIO, BYTES = "time", "ratio", "bytes"  # dimensions (units.py)
-HAPPENED, CHANGED, MENDED, UNDONE, DUE = "happened", "changed", "mended", "undone", "due"  # what a mark is
 
 
-class Paragraph(Struct, frozen=True):
-    message: str
-    tone: str = ""
+class Tone(StrEnum):
+    """Colour of a text or a row; the words beside it say the same."""
+
+    NONE = ""
+    GOOD = "good"
+    BAD = "bad"
+    WARN = "warn"
+    QUIET = "quiet"
 
 
-class NotSeen(Struct, frozen=True):
-    """Why there is nothing where a reader looks for something."""
+class MarkKind(StrEnum):
+    """What a mark on a chart stands for."""
+
+    EVENT = "event"
+    CHANGED = "changed"
+    VERIFIED = "verified"
+    ROLLED_BACK = "rolled-back"
+    DUE = "due"
+
+
+class Missing(Struct, frozen=True):
+    """Why a chart or a table is not there."""
 
     what: str
     why: str
 
 
-class Entry(Struct, frozen=True):
-    """A line of a list: its mark as a word ("for", "against"), and what belongs to it."""
+class Item(Struct, frozen=True):
+    """An item of a list: its mark as a word ("for", "against"), and its details."""
 
     message: str
     mark: str = ""
-    tone: str = ""
+    tone: Tone = Tone.NONE
     details: tuple[str, ...] = ()
-
-
-class Listing(Struct, frozen=True):
-    entries: tuple[Entry, ...]
-    heading: str = ""
 
 
 class Fact(Struct, frozen=True):
     label: str
     value: str
     note: str = ""
-    tone: str = ""
-
-
-class Facts(Struct, frozen=True):
-    facts: tuple[Fact, ...]
 
 
 class Table(Struct, frozen=True):
-    """`numbers`: the columns that are set as numbers. `tones` has one for each row, or none."""
+    """`numbers`: the columns that are aligned as numbers. `tones`: one for each row, or none."""
 
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numbers: tuple[int, ...] = ()
-    tones: tuple[str, ...] = ()
+    tones: tuple[Tone, ...] = ()
     note: str = ""
 
 
@@ -73,16 +78,26 @@ class Limit(Struct, frozen=True):
 
 
 class Mark(Struct, frozen=True):
-    """A moment on a chart of time: the chart shows its `label`, the key below what it `says`."""
+    """A moment on a chart over time: the chart shows its `label`, the key below its `message`."""
 
     time: float
     label: str
     message: str
-    kind: str
+    kind: MarkKind
+
+
+class Highlight(Struct, frozen=True):
+    """A number of the page's head, marked on a chart where it was measured: from `start` to `end`."""
+
+    name: str
+    label: str  # the number as the head prints it
+    value: float
+    start: float
+    end: float
 
 
 class Lines(Struct, frozen=True):
-    """Quantities over time (UTC)."""
+    """Quantities over time (UTC). `whole`: the whole range where this chart shows the recent part of it."""
 
     id: str
     title: str
@@ -90,11 +105,13 @@ class Lines(Struct, frozen=True):
     lines: tuple[Line, ...]
     limits: tuple[Limit, ...] = ()
     marks: tuple[Mark, ...] = ()
+    highlights: tuple[Highlight, ...] = ()
     note: str = ""
+    whole: Lines | None = None
 
 
 class Group(Struct, frozen=True):
-    """`color`: which of the six, from 1 on; 0 takes the next."""
+    """`color`: one of six, from 1; 0 takes the next."""
 
     name: str
     values: tuple[float | None, ...]
@@ -102,111 +119,91 @@ class Group(Struct, frozen=True):
 
 
 class Bars(Struct, frozen=True):
-    """Values by category, groups side by side; `lying` bars have long names."""
+    """Values by category, groups side by side; `horizontal` bars have long names."""
 
     id: str
     title: str
-    over: str
+    axis: str
     dimension: str
     categories: tuple[str, ...]
     groups: tuple[Group, ...]
-    lying: bool = False
+    horizontal: bool = False
     note: str = ""
 
 
-class Piece(Struct, frozen=True):
+class Stage(Struct, frozen=True):
     name: str
     length: float
 
 
-class Course(Struct, frozen=True):
-    """How long one after the other took, under one name. `color` as of a Group."""
+class StageTrack(Struct, frozen=True):
+    """Consecutive stages under one name. `color` as of a Group."""
 
     name: str
-    pieces: tuple[Piece, ...]
+    stages: tuple[Stage, ...]
     color: int = 0
 
     @property
     def length(self) -> float:
-        return sum(piece.length for piece in self.pieces)
+        return sum(stage.length for stage in self.stages)
 
 
 class Waterfall(Struct, frozen=True):
-    """Stages of one way, each from where the one before it ends."""
+    """Stages, each drawn from the end of the one before."""
 
     id: str
     title: str
     dimension: str
-    courses: tuple[Course, ...]
+    tracks: tuple[StageTrack, ...]
     note: str = ""
 
 
-class Share(Struct, frozen=True):
+class Score(Struct, frozen=True):
     message: str
     points: int
 
 
-class Account(Struct, frozen=True):
-    """What speaks for (+) and against (−), in points; ten make it ten times likelier."""
+class ScoreBreakdown(Struct, frozen=True):
+    """Evidence for (+) and against (−) a cause in points; ten points make it ten times as likely."""
 
     id: str
     title: str
-    rows: tuple[Share, ...]
+    rows: tuple[Score, ...]
     note: str = ""
 
 
-Chart = Lines | Bars | Waterfall | Account
+Chart = Lines | Bars | Waterfall | ScoreBreakdown
 
 
-class Key(Struct, frozen=True):
-    """What the numbered marks of the charts are."""
+class AnswerLine(Struct, frozen=True):
+    """A sentence of the terminal's answer, in the columns that it has there. `kind`: verdict, cause, evidence, row, command, detail."""
 
-    marks: tuple[Mark, ...]
-
-
-class Fold(Struct, frozen=True):
-    """Blocks that are opened by whoever wants them."""
-
-    summary: str
-    blocks: tuple[Block, ...]
-    open: bool = False
+    cells: tuple[str, ...]
+    kind: str
+    tone: Tone = Tone.NONE
 
 
-class Card(Struct, frozen=True):
-    """A cause: `badge` is how sure it is."""
+class Section(Struct, frozen=True):
+    """`template` prints `content`, whose type it knows."""
 
-    title: str
-    badge: str
-    tone: str
-    facts: str
-    blocks: tuple[Block, ...]
-
-
-class Beside(Struct, frozen=True):
-    """Charts side by side where there is room."""
-
-    blocks: tuple[Block, ...]
-
-
-Block = Paragraph | NotSeen | Listing | Facts | Table | Lines | Bars | Waterfall | Account | Key | Fold | Card | Beside
-
-
-class PageSection(Struct, frozen=True):
     id: str
     title: str
-    blocks: tuple[Block, ...]
+    template: str
+    content: object
     lead: str = ""
 
 
 class Page(Struct, frozen=True):
-    """`badge` and `tone`: how it is, in a word. `answer`: what three in the morning asks for."""
+    """`badge` and `tone`: the state in a word."""
 
     title: str
     badge: str
-    tone: str
+    tone: Tone
     headline: str
     scope: str
-    answer: Facts
-    figures: Facts
-    sections: tuple[PageSection, ...]
-    foot: tuple[str, ...]
+    sections: tuple[Section, ...]
+    answer: tuple[AnswerLine, ...] = ()
+    answer_title: str = ""
+    facts: tuple[Fact, ...] = ()
+    figures: tuple[Fact, ...] = ()
+    foot: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Charts over time: of what was sampled while the incident went on, else of the series that the looks read."""
+"""Charts over time: of the samples of an incident, else of the series in the evidence of its observations."""
 
 from __future__ import annotations
 
@@ -6,78 +6,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from msgspec.structs import replace
+
 from latdoctor.evidence.catalogue import catalogue
-from latdoctor.incident.slo_samples import P99
 from latdoctor.incident.timeline_model import SloSample, Timeline
-from latdoctor.report.html.charts import NOT_SEEN
-from latdoctor.report.html.document import Fact, Limit, Line, Lines, Mark, NotSeen
-from latdoctor.report.html.inputs import Seen, unix
-from latdoctor.units import format_value
-
-_SLO = " (slo.p99)"  # ends the limit of a comparison with it
-_NO_SAMPLES = "no samples were taken"
-
-
-def worst_p99(timeline: Timeline, looks: Sequence[Seen]) -> Fact:
-    """Of all subjects: replicas are never averaged. What it is from is told where it is from no sample."""
-    found = max(_seen(timeline, looks), key=lambda one: one[0], default=None)  # of equal ones the first
-    notes = [_slo(timeline, looks)]
-    if found is None:
-        notes.append("no look and no run shows one" if timeline.samples else _NO_SAMPLES)
-    elif found[1]:
-        notes.append(f"seen by {found[1]}{'' if timeline.samples else f', {_NO_SAMPLES}'}")
-    return Fact("worst P99", NOT_SEEN if found is None else format_value(found[0], "time"), ", ".join(notes))
-
-
-def over_slo(timeline: Timeline) -> Fact:
-    """For how long; a look tells of a moment, and not of the time around it."""
-    impact = timeline.impact
-    over = NOT_SEEN if impact.over is None else format_value(impact.over, "time")
-    note = (
-        f"of {format_value(impact.seen, 'time')} that were watched" if impact.seen or timeline.samples else _NO_SAMPLES
-    )
-    return Fact("over the SLO", over, note)
-
-
-def _seen(timeline: Timeline, looks: Sequence[Seen]) -> Iterator[tuple[float, str]]:
-    """Seconds, and what has shown them; empty for a sample."""
-    if timeline.impact.worst_p99 is not None:
-        yield timeline.impact.worst_p99, ""
-    for look in looks:
-        yield from ((value, "a look") for value in _of_look(look))
-    for run in timeline.runs:
-        for figure in run.figures:
-            if figure.signal == P99:
-                yield from ((value, "a run") for value in (figure.before, figure.after) if value is not None)
-
-
-def _of_look(look: Seen) -> Iterator[float]:
-    """What was read, or, where only the diagnosis is left, what that was judged by."""
-    readings = look.evidence.readings_by_signal.get(P99, ()) if look.evidence else ()
-    yield from (one.value for one in readings if isinstance(one.value, float) and not one.labels)
-    checks = look.diagnosis.checks if look.diagnosis else ()
-    atoms = (atom for check in checks for atom in check.atoms if atom.signal == P99)
-    yield from (atom.value for atom in atoms if isinstance(atom.value, float))
-
-
-def _slo(timeline: Timeline, looks: Sequence[Seen]) -> str:
-    """As samples, looks or a diagnosis tell it."""
-    known = [*timeline.impact.slo_p99[-1:], *(look.slo_p99 for look in looks if look.slo_p99 is not None)]
-    if known:
-        return f"SLO {format_value(known[0], 'time')}"
-    checks = [check for look in looks if look.diagnosis for check in look.diagnosis.checks]
-    limits = (atom.limit for check in checks for atom in check.atoms if atom.limit.endswith(_SLO))
-    found = next(limits, "").removesuffix(_SLO)
-    return f"SLO {found}" if found else "no SLO is known"
-
+from latdoctor.report.html.chart_tables import time_of_day
+from latdoctor.report.html.document import TIME, Highlight, Limit, Line, Lines, Mark, Missing
+from latdoctor.report.html.snapshots import Period, Snapshot, unix
 
 Point = tuple[float, float | None]
 Measured = Mapping[tuple[str, str], Sequence[Point]]  # by signal and subject
 
-MOST_POINTS = 1500  # of a line: more than a screen has columns
-_SUBJECTS = 3  # drawn of each signal
-_AROUND = 0.5  # of the time that lines tell of, before and after it
-_HOLE = 3.0  # times the usual distance of two points, from which on nothing is drawn between them
+MAX_POINTS = 1500  # of a line: more than a screen has columns
+_MAX_SUBJECTS = 3  # drawn of each signal
+_MARGIN = 0.5  # of the time of the lines: how far outside of it marks are shown
+_HOLE = 3.0  # times the usual distance of two points: a longer one is a gap in the line
+_NEARLY_ALL = 0.8  # of the whole time: a front part that shows this much is shown whole
 
 
 _HISTORY = "a Prometheus server (--prometheus URL)"
@@ -85,16 +29,16 @@ _LOG = f"an access log (--log FILE) or {_HISTORY}"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """A chart: the first of `families` that anything was seen of, each a signal and its name in the chart."""
+class ChartSpec:
+    """A chart of the first of `families` that was measured; each has signals with their names in the chart."""
 
     id: str
     title: str
     families: tuple[tuple[tuple[str, str], ...], ...]
-    source: str  # what would tell it
+    source: str  # what would measure it
 
 
-LATENCY = Wanted(
+LATENCY = ChartSpec(
     "latency",
     "Latency over time",
     (
@@ -108,15 +52,15 @@ LATENCY = Wanted(
     ),
     _LOG,
 )
-BESIDE = (
-    Wanted(
+LOAD = (
+    ChartSpec(
         "queue",
         "Requests waiting",
         ((("queue.depth", "waiting"),), (("queue.time.mean", "mean time waiting"),)),
         _HISTORY,
     ),
-    Wanted("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),), _LOG),
-    Wanted(
+    ChartSpec("arrivals", "Requests", ((("arrival.rate", "arriving"), ("completion.rate", "answered")),), _LOG),
+    ChartSpec(
         "memory",
         "Memory",
         (
@@ -132,19 +76,18 @@ BESIDE = (
 )
 
 
-def measured(timeline: Timeline | None, looks: Sequence[Seen]) -> Measured:
-    """All that is known over time: samples, else series of the looks, else what each of several looks measured."""
+def measured(timeline: Timeline | None, snapshots: Sequence[Snapshot]) -> Measured:
+    """All values over time: samples, else series in the evidence, else the readings of several observations."""
     found: dict[tuple[str, str], list[Point]] = {}
-    if timeline is not None:
-        for time, sample in _timed(timeline):
-            for subject, values in sample.values.items():
-                for signal, value in values.items():
-                    found.setdefault((signal, subject), []).append((time, value))
-    return _with_holes(found) if found else _of_looks(looks)
+    for time, sample in timed(timeline) if timeline is not None else ():
+        for subject, values in sample.values.items():
+            for signal, value in values.items():
+                found.setdefault((signal, subject), []).append((time, value))
+    return _with_gaps(found) if found else _of_snapshots(snapshots)
 
 
-def _timed(timeline: Timeline) -> Iterator[tuple[float, SloSample]]:
-    """Samples by the seconds since the start, which no setting of a clock disturbs; else by their own time."""
+def timed(timeline: Timeline) -> Iterator[tuple[float, SloSample]]:
+    """Samples with unix seconds: the start plus monotonic seconds where these are known, else their own time."""
     start = unix(timeline.start.at)
     for sample in timeline.samples:
         own = unix(sample.at)
@@ -154,29 +97,28 @@ def _timed(timeline: Timeline) -> Iterator[tuple[float, SloSample]]:
             yield own, sample
 
 
-def _of_looks(looks: Sequence[Seen]) -> Measured:
+def _of_snapshots(snapshots: Sequence[Snapshot]) -> Measured:
     found: dict[tuple[str, str], list[Point]] = {}
-    for look in looks:
-        for series in look.evidence.series if look.evidence else ():
+    for snapshot in snapshots:
+        for series in snapshot.evidence.series if snapshot.evidence else ():
             if not series.labels:
-                found.setdefault((series.signal, series.subject), []).extend(
-                    zip(series.times, series.values, strict=True)
-                )
-    if found or len(looks) < 2:
-        return _with_holes(found)
-    for look in looks:
-        for reading in look.evidence.readings if look.evidence else ():
-            if look.time is not None and isinstance(reading.value, float) and not (reading.labels or reading.bound):
-                found.setdefault((reading.signal, reading.subject), []).append((look.time, reading.value))
+                points = zip(series.times, series.values, strict=True)
+                found.setdefault((series.signal, series.subject), []).extend(points)
+    if found or len(snapshots) < 2:
+        return _with_gaps(found)
+    for snapshot in snapshots:
+        for reading in snapshot.evidence.readings if snapshot.evidence else ():
+            if snapshot.time is not None and isinstance(reading.value, float) and not (reading.labels or reading.bound):
+                found.setdefault((reading.signal, reading.subject), []).append((snapshot.time, reading.value))
     return found
 
 
-def _with_holes(found: Mapping[tuple[str, str], Sequence[Point]]) -> Measured:
+def _with_gaps(found: Mapping[tuple[str, str], Sequence[Point]]) -> Measured:
     return {key: tuple(_broken(sorted(set(points)))) for key, points in found.items()}
 
 
 def _broken(points: Sequence[Point]) -> Iterable[Point]:
-    """With a point without a value where for long nothing was measured: a line there would say what nobody saw."""
+    """The points, with an unknown one where nothing was measured for long: no line is drawn there."""
     steps = sorted(later - former for (former, _), (later, _) in pairwise(points))
     usual = steps[len(steps) // 2] if steps else 0.0
     before: float | None = None
@@ -188,46 +130,105 @@ def _broken(points: Sequence[Point]) -> Iterable[Point]:
 
 
 def chart(
-    wanted: Wanted, found: Measured, limits: tuple[Limit, ...] = (), marks: tuple[Mark, ...] = ()
-) -> Lines | NotSeen:
-    """What was asked for, or why it is not there."""
-    for family in wanted.families:
+    spec: ChartSpec,
+    found: Measured,
+    limits: tuple[Limit, ...] = (),
+    marks: tuple[Mark, ...] = (),
+    *,
+    highlights: tuple[Highlight, ...] = (),
+    front: Period | None = None,
+) -> Lines | Missing:
+    """The chart of the time `front` and, where that is only a part, of the whole range; or why there is none."""
+    whole = _chart(spec, found, limits, marks, highlights)
+    if isinstance(whole, Missing) or front is None:
+        return whole
+    inside = {
+        key: tuple(point for point in points if front.start <= point[0] <= front.end) for key, points in found.items()
+    }
+    part = _chart(spec, inside, limits, marks, highlights)
+    if isinstance(part, Missing):
+        return replace(whole, note=_joined(f"no values {_between(front.start, front.end)}", whole.note))
+    if _duration(part) >= _NEARLY_ALL * _duration(whole):
+        return whole
+    first, last = _times(whole.lines)
+    return replace(part, whole=whole, note=_joined(part.note, f"the whole range is {_between(first, last)}"))
+
+
+def _chart(
+    spec: ChartSpec,
+    found: Measured,
+    limits: tuple[Limit, ...],
+    marks: tuple[Mark, ...],
+    highlights: tuple[Highlight, ...],
+) -> Lines | Missing:
+    for family in spec.families:
         lines, left = _drawn(family, found)
         if lines:
             dimension = catalogue()[family[0][0]].dimension
-            note = f"{left} more of the same kind were seen and are not drawn" if left else ""
-            return Lines(wanted.id, wanted.title, dimension, lines, limits, _near(marks, lines), note)
-    signals = ", ".join(signal for signal, _ in wanted.families[0])
-    return NotSeen(wanted.title, f"no source that was read tells {signals} over time; {wanted.source} would")
+            more = f"{left} more with lower values are not drawn" if left else ""
+            shown = highlights if dimension == TIME else ()
+            note = _joined(*(_where(one, lines) for one in shown), more)
+            return Lines(spec.id, spec.title, dimension, lines, limits, _near(marks, lines), shown, note)
+    why = f"not in the sources that were read; {spec.source} would have it"
+    return Missing(spec.title, _joined(why, *(_where(one, ()) for one in highlights)))
+
+
+def _where(highlight: Highlight, lines: Sequence[Line]) -> str:
+    """When a number of the page's head was measured, and whether the lines have values in that time."""
+    times = (time for line in lines for time, value in zip(line.times, line.values, strict=True) if value is not None)
+    inside = any(highlight.start <= time <= highlight.end for time in times)
+    missing = "" if inside or not lines else "; the lines have no values in this time"
+    when = _between(highlight.start, highlight.end)
+    return f"{highlight.label} {highlight.name} was measured {when}{missing}"
+
+
+def _joined(*notes: str) -> str:
+    return "; ".join(note for note in notes if note)
+
+
+def _between(start: float, end: float) -> str:
+    """`at 07:12:03`, `from 07:12:03 to 07:12:08` in UTC."""
+    if time_of_day(start, end) == time_of_day(end):
+        return f"at {time_of_day(start)}"
+    return f"from {time_of_day(start, end)} to {time_of_day(end)}"
+
+
+def _times(lines: Sequence[Line]) -> tuple[float, float]:
+    return min(line.times[0] for line in lines), max(line.times[-1] for line in lines)
+
+
+def _duration(chart: Lines) -> float:
+    first, last = _times(chart.lines)
+    return last - first
 
 
 def _near(marks: tuple[Mark, ...], lines: Sequence[Line]) -> tuple[Mark, ...]:
-    """Those around the time that the lines tell of: what was long before would leave no room for them."""
-    first, last = min(line.times[0] for line in lines), max(line.times[-1] for line in lines)
-    slack = (last - first) * _AROUND
-    return tuple(mark for mark in marks if first - slack <= mark.time <= last + slack)
+    """Marks in and near the time of the lines: those from long before would leave no room for the lines."""
+    first, last = _times(lines)
+    margin = (last - first) * _MARGIN
+    return tuple(mark for mark in marks if first - margin <= mark.time <= last + margin)
 
 
 def _drawn(family: tuple[tuple[str, str], ...], found: Measured) -> tuple[tuple[Line, ...], int]:
-    """The lines, and how many subjects were left out: those with the highest values are drawn."""
+    """The lines of the subjects with the highest values, and how many subjects were left out."""
     peaks: dict[str, float] = {}
     for signal, _ in family:
         for (name, subject), points in found.items():
-            seen = [value for _, value in points if value is not None]
-            if name == signal and seen and len(points) > 1:
-                peaks[subject] = max(peaks.get(subject, 0.0), *seen)
+            known = [value for _, value in points if value is not None]
+            if name == signal and known and len(points) > 1:
+                peaks[subject] = max(peaks.get(subject, 0.0), *known)
     subjects = sorted(peaks, key=lambda subject: (-peaks[subject], subject))
     lines = []
-    for subject in subjects[:_SUBJECTS]:
+    for subject in subjects[:_MAX_SUBJECTS]:
         for signal, name in family:
             points = thinned(found.get((signal, subject), ()))
             if points:
-                said = f"{name} of {subject}" if len(subjects) > 1 else name
-                lines.append(Line(said, tuple(time for time, _ in points), tuple(value for _, value in points)))
-    return tuple(lines), max(0, len(subjects) - _SUBJECTS)
+                title = f"{name} of {subject}" if len(subjects) > 1 else name
+                lines.append(Line(title, tuple(time for time, _ in points), tuple(value for _, value in points)))
+    return tuple(lines), max(0, len(subjects) - _MAX_SUBJECTS)
 
 
-def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
+def thinned(points: Sequence[Point], most: int = MAX_POINTS) -> Sequence[Point]:
     """At most `most` points: of neighbours the one with the highest value, so that no peak is lost."""
     if len(points) <= most:
         return points

@@ -1,11 +1,16 @@
-// Draws the charts: gives ECharts the options that stand in the page, in the colours of the page's own style.
+// Draws the charts: gives ECharts the options in the page's own colours, of the recent time or of the whole range.
 (() => {
   "use strict";
-  const charts = JSON.parse(document.getElementById("charts").textContent);
+  const charts = [...document.querySelectorAll(".canvas")].map((place) => {
+    const options = JSON.parse(place.dataset.options);
+    return { place, options, whole: place.dataset.whole ? JSON.parse(place.dataset.whole) : options };
+  });
+  const buttons = [...document.querySelectorAll(".range")];
   const root = document.documentElement;
   const contrast = matchMedia("(prefers-contrast: more)");
   const dark = matchMedia("(prefers-color-scheme: dark)");
   let drawn = [];
+  let whole = false;
 
   const digits = (value) => {
     if (value === 0) return "0";
@@ -36,12 +41,12 @@
     count: digits,
     points: (value) => (value > 0 ? "+" : value < 0 ? "−" : "") + digits(Math.abs(value)),
   };
-  // ECharts hands over a bare value, a point of a line, or a description of a bar.
+  // ECharts passes a bare value, a point of a line, or a description of a bar.
   const formatter = (name) => (given) => {
     let value = given;
     if (value !== null && typeof value === "object" && !Array.isArray(value)) value = value.value;
     if (Array.isArray(value)) value = value[1];
-    return typeof value === "number" ? (formats[name] || formats.count)(value) : "not seen";
+    return typeof value === "number" ? (formats[name] || formats.count)(value) : "not measured";
   };
 
   const token = (name) => getComputedStyle(root).getPropertyValue(`--${name}`).trim();
@@ -81,14 +86,14 @@
   const draw = (width) => {
     drawn.forEach((chart) => chart.dispose());
     const colours = theme();
-    drawn = charts.map(({ id, options }) => {
-      const place = document.getElementById(`chart-${id}`);
+    drawn = charts.map((one) => {
+      const place = one.place;
       const rows = Number(place.dataset.rows);
       const wide = Math.floor(Math.min(place.clientWidth || width, width));
       if (rows) place.style.height = `${rows * (wide < 560 ? 62 : 46) + 56}px`;
       const chart = echarts.init(place, colours, { renderer: "svg", width: wide });
-      const made = resolve(options, "", wide);
-      // Patterns tell colours apart where there are none: on paper, and for who asks for more contrast.
+      const made = resolve(whole ? one.whole : one.options, "", wide);
+      // Patterns replace colours on paper and where more contrast is preferred.
       made.aria.decal = { show: root.classList.contains("print") || contrast.matches };
       chart.setOption(made);
       return chart;
@@ -109,7 +114,16 @@
     query.addEventListener("change", () => root.classList.contains("print") || again());
   }
 
-  // On paper: light, and as wide as the sheet. What the reader has folded stays folded.
+  for (const button of buttons) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      whole = !whole;
+      for (const one of buttons) one.textContent = whole ? "Show the recent part" : "Show the whole range";
+      again();
+    });
+  }
+
+  // On paper: light, and as wide as the sheet.
   addEventListener("beforeprint", () => {
     root.classList.add("print");
     draw(660);

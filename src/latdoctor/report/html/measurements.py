@@ -1,0 +1,46 @@
+"""The sections with charts of measurements: latency, load and memory, batches, stages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from latdoctor.report.html import distributions, time_series
+from latdoctor.report.html.document import Chart, Highlight, Limit, Lines, Mark, Missing, Section
+from latdoctor.report.html.snapshots import Period, Snapshot
+
+
+class ChartRows(Struct, frozen=True):
+    """Charts, one row after the other, those of a row side by side; `marks` explains the marks on them."""
+
+    rows: tuple[tuple[Chart | Missing, ...], ...]
+    marks: tuple[Mark, ...] = ()
+
+
+def sections(
+    measured: time_series.Measured,
+    snapshots: Sequence[Snapshot],
+    marks: tuple[Mark, ...],
+    *,
+    slos: Sequence[float] = (),
+    highlights: tuple[Highlight, ...] = (),
+    front: Period | None = None,
+) -> tuple[Section, ...]:
+    """`slos`: known objectives in seconds, the first is drawn; else that of an observation."""
+    known = [*slos, *(one.slo_p99 for one in snapshots if one.slo_p99 is not None)]
+    limits = tuple(Limit("SLO", slo) for slo in known[:1])
+    latency = time_series.chart(time_series.LATENCY, measured, limits, marks, highlights=highlights, front=front)
+    load = tuple(time_series.chart(spec, measured, (), marks, front=front) for spec in time_series.LOAD)
+    drawn = [chart for chart in (latency, *load) if isinstance(chart, Lines)]
+    labels = {mark.label for chart in drawn for mark in (*chart.marks, *(chart.whole.marks if chart.whole else ()))}
+    key = tuple(mark for mark in marks if mark.label in labels)
+    spread = distributions.histogram(distributions.LATENCY, snapshots)
+    batches = tuple(distributions.histogram(spec, snapshots) for spec in distributions.BATCHES)
+    stages = distributions.stage_chart(snapshots)
+    return (
+        Section("latency", "Latency", "charts", ChartRows(((latency,), (spread,)), key)),
+        Section("load", "Load and memory", "charts", ChartRows((load,))),
+        Section("batches", "Batches", "charts", ChartRows((batches,))),
+        Section("stages", "Stages", "charts", ChartRows(((stages,),))),
+    )
