@@ -136,7 +136,7 @@ def test_hostile_text_is_shown_and_does_nothing(browser: Browser, tmp_path: Path
         assert tab.ask(OVERFLOWING) == []
     assert "<script>alert(1)</script>" in tab.ask("document.querySelector('h1').textContent")
     assert tab.ask("document.querySelectorAll('img, iframe, object, a[href^=javascript]').length") == 0
-    assert tab.ask("document.scripts.length") == 3
+    assert tab.ask("document.scripts.length") == 2
     assert all(count > 3 for count in tab.ask(DRAWN))
     must_be_quiet(tab)
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.report import presenter
-from latdoctor.report.answer import DETAIL_INDENT, EVIDENCE_INDENT, answer
+from latdoctor.report.answer import answer
 from latdoctor.report.html import measurements, time_series
 from latdoctor.report.html.chart_tables import signed, time_of_day
 from latdoctor.report.html.document import (
@@ -120,19 +120,19 @@ def answer_lines(diagnosis: Diagnosis, *, advice: bool = True) -> tuple[AnswerLi
 
 
 def _answer_line(sentence: Sequence[Line], *, first: bool) -> AnswerLine:
-    start = sentence[0].text
     text = " ".join(line.text.strip().removesuffix("\\").rstrip() for line in sentence)
     cells = tuple(_COLUMNS.split(text))
     if first:
         return AnswerLine(cells, "verdict")
-    if start.startswith(" " * DETAIL_INDENT):
-        return AnswerLine(cells, "detail")
-    if start.startswith(" " * EVIDENCE_INDENT):
-        return AnswerLine(cells, "evidence")
-    if sentence[0].rank == Rank.DO and sentence[0].style == "bold":
-        return AnswerLine(cells, "command")
-    tone = Tone.QUIET if sentence[0].style == "dim" else Tone.NONE
-    return AnswerLine(cells, "cause" if cells[0].isdigit() or start.startswith("Cause") else "row", tone)
+    bold = sentence[0].style == "bold"
+    match sentence[0].rank:
+        case Rank.EVIDENCE:
+            return AnswerLine(cells, "evidence")
+        case Rank.DO if bold:
+            return AnswerLine(cells, "command")
+        case Rank.DO if len(cells) == 1:
+            return AnswerLine(cells, "detail")
+    return AnswerLine(cells, "cause" if bold else "row", Tone.QUIET if sentence[0].style == "dim" else Tone.NONE)
 
 
 def _marks(diagnosis: Diagnosis) -> tuple[Mark, ...]:

@@ -176,7 +176,10 @@ Chart = Lines | Bars | Waterfall | ScoreBreakdown
 
 
 class AnswerLine(Struct, frozen=True):
-    """A sentence of the terminal's answer, in the columns that it has there. `kind`: verdict, cause, evidence, row, command, detail."""
+    """A sentence of the terminal's answer, split into its columns.
+
+    `kind`: verdict, cause, evidence, command, detail, or row for all others.
+    """
 
     cells: tuple[str, ...]
     kind: str
