@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -105,3 +107,76 @@ def test_no_text_breaks_the_reader(lines: list[str]) -> None:
     assert page.samples["good"][0].value == 1.0
     for bad in page.bad_lines:
         assert 2 <= bad.line <= raw.count(b"\n") + 1
+
+
+PAGES = sorted((Path(__file__).parents[2] / "dialects" / "pages").rglob("*.prom"))
+_LABELS = st.lists(
+    st.tuples(
+        st.sampled_from(("le", "model", "__x", "a", "quantile")),
+        st.text(st.sampled_from('ab {}=,.#\\"\tü'), max_size=6),
+    ),
+    max_size=3,
+)
+_NUMBERS = st.sampled_from(
+    (
+        "1",
+        "+1",
+        "-0",
+        "1.",
+        ".5",
+        "1e3",
+        "1E+400",
+        "NaN",
+        "nan",
+        "Inf",
+        "-Inf",
+        "+inf",
+        "1_0",
+        "0x1",
+        "9" * 400,
+        "٣",
+        "",
+    )
+)
+
+
+@st.composite
+def lines(draw: st.DrawFn) -> str:
+    listed = ",".join(f'{name}="{value}"' for name, value in draw(_LABELS))
+    gap, comma = draw(st.sampled_from((" ", "  ", "\t", ""))), draw(st.sampled_from(("", "", ",", ",,")))
+    braces = draw(st.sampled_from((f"{{{listed}{comma}}}", f"{{ {listed} }}", "", "{}")))
+    end = draw(st.sampled_from(("", " 1700000000000", " -1", " 1.5", ' # {a="b"} 1', " x", "\t7", "\r")))
+    return f"{draw(st.sampled_from(('m', 'a:b', '9m', '', ' m')))}{braces}{gap}{draw(_NUMBERS)}{end}"
+
+
+_COMMENTS = st.sampled_from(
+    ('# HELP m a "quote', "# TYPE m untyped", "# TYPE m odd", "# HELP", "# HELP 9 x", "#TYPE m x", "# EOF", "# x", "#")
+)
+
+
+def _outcome(read: Callable[[str], object], text: str) -> object:
+    try:
+        return repr(read(text))  # NaN equals itself then
+    except (ValueError, IndexError, OverflowError) as error:
+        return type(error)
+
+
+@given(st.lists(st.one_of(lines(), _COMMENTS), max_size=4).map("\n".join))
+def test_lines_of_the_usual_form_read_as_by_the_reference_parser(text: str) -> None:
+    plain = exposition._plain_samples(text)
+    if plain is not None:
+        assert repr(plain) == _outcome(exposition._reference_samples, text)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_saved_pages_read_as_by_the_reference_parser(path: Path) -> None:
+    text = "\n".join(
+        exposition._TYPE.sub(r"# TYPE \1 untyped", line) if line.startswith("#") else line
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines()
+    )
+    assert _outcome(exposition._samples, text) == _outcome(exposition._reference_samples, text)
+
+
+def test_usual_pages_need_no_reference_parser() -> None:
+    text = '# HELP a "b"\n# TYPE a untyped\na{x="1",y="ü, {"} 1.5e-3 1700000000000\n# EOF\n'
+    assert exposition._plain_samples(text) is not None

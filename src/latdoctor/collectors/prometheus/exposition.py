@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from latdoctor.dialects.metrics_page import BadLine, MetricSample, MetricsPage
 from latdoctor.errors import SourceError
+from latdoctor.evidence.model import Labels
 from latdoctor.gap_code import GapCode
 
 MAX_BYTES = 64 << 20
@@ -15,6 +17,17 @@ MAX_LINE = 8192
 
 _TYPE = re.compile(r"^[ \t]*#[ \t]+TYPE[ \t]+(\S+)[ \t]+(\w+)[ \t]*$", re.MULTILINE)
 _NAME = re.compile(r"\s*([a-zA-Z_:][a-zA-Z0-9_:]*)")
+_LABEL = r'(?!__)[a-zA-Z_][a-zA-Z0-9_]*+="[^"\\]*+"'
+_PLAIN_LINE = re.compile(
+    rf"([a-zA-Z_:][a-zA-Z0-9_:]*+)(?:\{{((?:{_LABEL}(?:,{_LABEL})*+,?)?)\}})?"
+    r" +([+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?(?:[eE][+-]?[0-9]{1,4})?|Inf)|NaN)(?: +(-?[0-9]{1,15}))?"
+)
+_PLAIN_LABEL = re.compile(r'([a-zA-Z0-9_]++)="([^"\\]*+)"')
+_PLAIN_COMMENT = re.compile(
+    r"#[ \t]+(?:TYPE[ \t]+[a-zA-Z_:][a-zA-Z0-9_:]*+[ \t]+untyped|HELP[ \t]+[a-zA-Z_:][a-zA-Z0-9_:]*+(?:[ \t].*)?)"
+    r"|#(?!.*(?:TYPE|HELP)).*"
+)
+_WHOLE = re.compile(r"[+-]?[0-9]+")
 # A page may begin with {"a.quoted.name"}; JSON has a colon after it.
 _MARKUP = re.compile(rb"\s*(?:<[!?a-zA-Z]|\[|\{\s*(?:\}|\"[^\"]*\"\s*:))")
 
@@ -76,6 +89,42 @@ def _refuse(raw: bytes, where: str) -> None:
 
 def _samples(text: str) -> dict[str, tuple[MetricSample, ...]]:
     """Raises ValueError, IndexError or OverflowError (from the parser) if a line is invalid."""
+    plain = _plain_samples(text)
+    return _reference_samples(text) if plain is None else plain
+
+
+def _plain_samples(text: str) -> dict[str, tuple[MetricSample, ...]] | None:
+    """The samples of a page whose lines all have the usual form, with the result of the reference parser; else None.
+
+    A tenth of its time, and nothing to import: no escape in a label, no exemplar, numbers of ordinary length.
+    """
+    found: dict[str, list[MetricSample]] = {}
+    for raw in text.split("\n"):
+        line = raw.strip()
+        match = _PLAIN_LINE.fullmatch(line)
+        if match is None:
+            if line and not _PLAIN_COMMENT.fullmatch(line):
+                return None
+            continue
+        name, listed, number, timestamp = match.groups()
+        labels = _plain_labels(listed) if listed else ()
+        if labels is None:
+            return None
+        whole = _WHOLE.fullmatch(number) is not None
+        value = float(int(number)) if whole else float(number)
+        at = int(timestamp) / 1000 if timestamp else None
+        found.setdefault(name, []).append(MetricSample(labels, value, whole, at))
+    return {name: tuple(samples) for name, samples in found.items()}
+
+
+@lru_cache(maxsize=1 << 14)
+def _plain_labels(listed: str) -> Labels | None:
+    """Labels sorted by name; None if one is listed twice. The pages of one server repeat them."""
+    pairs = _PLAIN_LABEL.findall(listed)
+    return tuple(sorted(pairs)) if len({name for name, _ in pairs}) == len(pairs) else None
+
+
+def _reference_samples(text: str) -> dict[str, tuple[MetricSample, ...]]:
     from prometheus_client.parser import text_string_to_metric_families
 
     found: dict[str, list[MetricSample]] = {}
