@@ -123,7 +123,7 @@ def test_targets_lists_what_is_configured(home: Path, monkeypatch: pytest.Monkey
     assert outcome.code == 0
     assert "intent" in outcome.out
     assert "pages/first.prom" in outcome.out
-    assert "Next: latdoctor diagnose --target intent\n" in outcome.out
+    assert " Next  latdoctor diagnose --target intent\n" in outcome.out
 
 
 def test_an_unknown_key_beside_the_targets_is_said_and_keeps_nobody_from_looking(

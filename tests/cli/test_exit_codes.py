@@ -161,7 +161,7 @@ def test_notices_go_to_stderr_and_the_answer_to_stdout(monkeypatch: pytest.Monke
     outcome = run(["diagnose", "--window", "0.1s"])
     assert outcome.code in (0, 3, 4)
     assert outcome.err == (
-        "no source given: looking at this machine (no metrics page on a local port)\nwatching for 0.1 s\n"
+        "no source given: reading this machine (no metrics page on a local port)\nwatching for 0.1 s\n"
     )
     assert outcome.out.split(maxsplit=1)[0].rstrip(":,") in ("INCONCLUSIVE", "CRITICAL", "WARNING", "INFO")
 

@@ -1,82 +1,83 @@
-"""`latdoctor preflight` (what can be seen here?) and `latdoctor targets` (what is there to diagnose?)."""
+"""`latdoctor preflight` (which sources can be read here?) and `latdoctor targets` (what is there to diagnose?)."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated
+
 import typer
 
-_MARK = {"yes": "+", "partly": "~", "no": "-", "if given": " "}
+from latdoctor.cli.options import OutputFormat, OutputOption
+
+if TYPE_CHECKING:
+    from latdoctor.cli.config import TargetSettings
+    from latdoctor.report.targets import ConfiguredTarget, TargetList
+
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Everything, not only what fits one screen.")]
 
 
-def preflight() -> None:
+def preflight(verbose: Verbose = False, output: OutputOption = OutputFormat.TEXT) -> None:
     """Report which sources can be read here, and why not.
 
-    Exit codes: 0 everything can be seen · 4 something cannot.
-    """
-    from rich.table import Table
+    A Prometheus on this machine is listed with the inference services that it scrapes.
 
+    Exit codes: 0 all sources of this machine can be read · 4 some cannot, or not in full.
+    """
     from latdoctor.cli.console import progress, result_console
     from latdoctor.collectors import COLLECTORS
     from latdoctor.collectors.base import SourceAvailability
+    from latdoctor.report import preflight as report
 
-    console = result_console()
-    with progress("looking") as waiting:
+    with progress("checking the sources of this machine", takes_time=False) as waiting:
         rows: list[SourceAvailability] = []
         for collector in COLLECTORS:
             waiting([collector.title])
             rows.extend(collector.preflight())
-    table = Table("", "what", "seen", "detail", box=None, pad_edge=False, expand=True)
-    for row in rows:
-        detail = f"{row.detail} — {row.next_step}" if row.next_step else row.detail
-        table.add_row(_MARK.get(row.status, "?"), row.what, row.status, detail)
-    console.print(table)
-    hidden = [row.what for row in rows if row.status in ("no", "partly")]
-    console.print(f"not fully seen: {', '.join(hidden)}" if hidden else "everything can be seen")
-    console.print("Next: latdoctor diagnose")
-    raise typer.Exit(4 if hidden else 0)
+    report.print_preflight(rows, result_console(), as_json=output is OutputFormat.JSON, verbose=verbose)
+    raise typer.Exit(4 if report.hidden(rows) else 0)
 
 
-def targets() -> None:
+def targets(verbose: Verbose = False, output: OutputOption = OutputFormat.TEXT) -> None:
     """List what there is to diagnose.
 
-    The configured targets, and the metrics pages found on this machine's ports.
+    The configured targets, the metrics pages on this machine's ports, and the inference services that a Prometheus
+    on this machine scrapes.
 
     Exit codes: 0 listed · 2 an invalid configuration.
     """
-    from rich.table import Table
+    from latdoctor.cli.console import result_console
+    from latdoctor.report.targets import print_targets
 
+    print_targets(_targets(), result_console(), as_json=output is OutputFormat.JSON, verbose=verbose)
+
+
+def _targets() -> TargetList:
+    """Raises UsageError for an invalid configuration."""
     from latdoctor.cli import config
-    from latdoctor.cli.console import progress, result_console
+    from latdoctor.cli.console import progress
     from latdoctor.collectors.prometheus.discovery import discover
-    from latdoctor.http.address import mask_credentials
+    from latdoctor.collectors.promql.monitoring_servers import MonitoringServer, api_root, identify
+    from latdoctor.report.targets import FoundServer, TargetList
 
-    console = result_console()
-    configured = config.targets()
-    with progress("trying local ports"):
-        found = discover()
-    table = Table("target", "where", "speaks", box=None, pad_edge=False, expand=True)
-    for target in configured.values():
-        places = [
-            *(mask_credentials(url) for url in (*target.server, *([target.prometheus] if target.prometheus else []))),
-            *(
-                str(path)
-                for path in (
-                    *target.metrics,
-                    *target.trace,
-                    *target.nsys,
-                    *target.tensorrt,
-                    *target.torch_memory,
-                    *target.log,
-                )
-            ),
-        ]
-        table.add_row(target.name, ", ".join(places), "configured")
-    for page in found:
-        table.add_row("(found)", page.url, ", ".join(page.dialects) or "unknown exporter")
-    if configured or found:
-        console.print(table)
-    else:
-        console.print("no target is configured and no metrics page answers on a local port")
-    if configured:
-        console.print(f"Next: latdoctor diagnose --target {next(iter(configured))}")
-    else:
-        console.print(f"Next: latdoctor diagnose --server {found[0].url if found else 'URL'} --slo 500ms")
+    configured = tuple(map(_configured, config.targets().values()))
+    with progress("probing local ports", takes_time=False):
+        pages = discover()
+        monitoring = tuple(
+            identify(page.url) or MonitoringServer(page.monitoring, api_root(page.url))
+            for page in pages
+            if page.monitoring
+        )
+    found = tuple(
+        FoundServer(page.url, tuple(page.title.split(", ")) if page.dialects else ())
+        for page in pages
+        if not page.monitoring
+    )
+    return TargetList(configured, found, monitoring)
+
+
+def _configured(settings: TargetSettings) -> ConfiguredTarget:
+    """Its sources without credentials."""
+    from latdoctor.http.address import mask_credentials
+    from latdoctor.report.targets import ConfiguredTarget
+
+    urls = (*settings.server, *([settings.prometheus] if settings.prometheus else []))
+    return ConfiguredTarget(settings.name, (*map(mask_credentials, urls), *map(str, settings.files)))

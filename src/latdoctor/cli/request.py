@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from latdoctor.evidence.redaction.redactor import Redactor
 
 _SHOWN = 20
+_SERVICES = 8  # of a Prometheus, in an error message
 # Who makes something of what was given for a collector: an access log is a log too.
 _SHARED = {"logs": ("logs", "access_log")}
 LEFT_OUT = "left out"
@@ -94,6 +95,7 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
     failed = unread(looked, evidence)
     if not failed or (len(failed) < len(looked.asked) and not every):
         return
+    _must_not_be_monitoring(failed)
     gaps = [gap for source in failed for gap in _gaps_of(source, looked.bundle, evidence)]
     tell(gaps)
     next_step = next((gap.next_step for gap in gaps if gap.next_step), "latdoctor preflight")
@@ -103,6 +105,27 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
         f"{len(failed)} of {len(looked.asked)} sources that were asked for could not be read, {otherwise}",
         next_step=f"{next_step}; or leave that source out",
     )
+
+
+def _must_not_be_monitoring(failed: Iterable[Source]) -> None:
+    """Raises OperationError where an address given as a server's is that of a Prometheus or an Alertmanager."""
+    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, identify
+
+    for source in failed:
+        if source.collector != "prometheus" or not source.place.startswith(("http://", "https://")):
+            continue
+        found = identify(source.place)
+        if found is None:
+            continue
+        what = f"{found.url} is {found.title_with_article}, not an inference service"
+        if found.kind == MonitoringKind.ALERTMANAGER:
+            step = "name the service: --server URL; latdoctor listen receives the alerts of an Alertmanager"
+            raise OperationError(what, next_step=step)
+        services = [f"it scrapes {one.shown}" for one in found.services[:_SERVICES]]
+        if len(found.services) > _SERVICES:
+            services.append(f"and {len(found.services) - _SERVICES} more inference services")
+        listed = services or [found.problem or "it scrapes no inference service of a known kind"]
+        raise OperationError(what, next_step=found.command, listed=listed)
 
 
 def why_unread(looked: Looked) -> str:
@@ -308,11 +331,16 @@ def _pattern(given: SourceOptions, settings: TargetSettings) -> str:
 
 def _this_machine(request: CollectRequest, given: SourceOptions) -> tuple[CollectRequest, str]:
     """Nothing was given: this machine's GPUs, its kernel, and the metrics pages on its ports."""
-    found = [page for page in local_pages() if page.dialects]
-    pages = ", ".join(page.url for page in found) or "no metrics page on a local port"
-    servers = tuple(page.url for page in found)
+    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, api_root, command_for
+
+    pages = local_pages()
+    servers = tuple(page.url for page in pages if page.dialects)
+    shown = ", ".join(servers) or "no metrics page on a local port"
+    for page in pages:
+        if page.monitoring == MonitoringKind.PROMETHEUS:
+            shown += f"; a Prometheus server is here: {command_for(api_root(page.url))}"
     wanted = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
-    return wanted, f"no source given: looking at this machine ({pages})"
+    return wanted, f"no source given: reading this machine ({shown})"
 
 
 def local_pages() -> tuple[DiscoveredPage, ...]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
@@ -112,14 +113,28 @@ def code_of_failure(failure: FailureCode) -> GapCode:
     return _CODE_OF_FAILURE.get(failure, GapCode.UNREACHABLE)
 
 
+class Availability(StrEnum):
+    """Whether a source can be read here."""
+
+    YES = "yes"
+    PARTLY = "partly"
+    NO = "no"
+    IF_GIVEN = "if given"  # a file, an address or a process that the user names
+
+
 @dataclass(frozen=True, slots=True)
 class SourceAvailability:
-    """One line of `preflight`: whether a source is available here, why not, and what would help."""
+    """One line of `preflight`: whether a source is available here, why not, and what would help.
+
+    `option` is the flag that names it, of a source that is read only if it is given; `command` diagnoses it.
+    """
 
     what: str
-    status: str  # "yes" | "no" | "partly" | "if given"
+    status: Availability
     detail: str
     next_step: str = ""
+    option: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,14 +31,17 @@ def binaries() -> tuple[str, str]:
 
 
 @contextmanager
-def prometheus(folder: Path, openmetrics: str, *more: str) -> Iterator[str]:
-    """The address of a server that keeps `openmetrics` and scrapes nobody."""
+def prometheus(folder: Path, openmetrics: str, *more: str, scrape: dict[str, str] | None = None) -> Iterator[str]:
+    """The address of a server with the history `openmetrics`, which scrapes `scrape` (job → host:port) every second."""
     server, tool = binaries()
     (folder / "history.txt").write_text(openmetrics)
     data = folder / "data"
     command = [tool, "tsdb", "create-blocks-from", "openmetrics", str(folder / "history.txt"), str(data)]
     subprocess.run(command, check=True, capture_output=True)
-    (folder / "prometheus.yml").write_text("global: {scrape_interval: 1h}\n")
+    jobs = [f"{{job_name: {job}, static_configs: [{{targets: ['{place}']}}]}}" for job, place in (scrape or {}).items()]
+    interval = "1s" if jobs else "1h"
+    config = f"global: {{scrape_interval: {interval}}}\nscrape_configs: [{', '.join(jobs)}]\n"
+    (folder / "prometheus.yml").write_text(config)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"127.0.0.1:{free.getsockname()[1]}"

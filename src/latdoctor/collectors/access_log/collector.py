@@ -29,7 +29,14 @@ from latdoctor.collectors.access_log.requests import (
     choose_segments,
     time_segments,
 )
-from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
+from latdoctor.collectors.base import (
+    Availability,
+    Clock,
+    CollectRequest,
+    CollectResult,
+    SourceAvailability,
+    SourceReader,
+)
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
@@ -249,7 +256,11 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
 def _preflight() -> Sequence[SourceAvailability]:
     return (
         SourceAvailability(
-            "access log", "if given", "latency, arrivals and errors for each second", "--log access.log"
+            "access log",
+            Availability.IF_GIVEN,
+            "latency, arrivals and errors for each second",
+            "--log access.log",
+            "--log FILE",
         ),
     )
 

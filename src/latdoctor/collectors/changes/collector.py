@@ -16,7 +16,14 @@ import msgspec
 from latdoctor.collectors import pipes
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log.entry import Timestamp
-from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
+from latdoctor.collectors.base import (
+    Availability,
+    Clock,
+    CollectRequest,
+    CollectResult,
+    SourceAvailability,
+    SourceReader,
+)
 from latdoctor.collectors.changes import NAME, process
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
@@ -187,9 +194,10 @@ def preflight() -> Sequence[SourceAvailability]:
     return (
         SourceAvailability(
             "changes",
-            "if given",
+            Availability.IF_GIVEN,
             "deployments and changes with their times, to compare with the onset of a slowdown",
             "git log --format='%cI %s' > changes.log, then --changes changes.log; --pid N for a process",
+            "--changes FILE",
         ),
     )
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from latdoctor.collectors.base import (
+    Availability,
     Clock,
     CollectRequest,
     CollectResult,
@@ -96,11 +97,19 @@ def preflight(root: Path = _ROOT) -> Sequence[SourceAvailability]:
         reason for path, reason in span.last.unread.items() if path.startswith(("/proc/s", "/proc/v", "/proc/m"))
     ]
     return (
-        SourceAvailability("/proc", "no" if missing else "yes", missing[0] if missing else "processors, memory, load"),
+        SourceAvailability(
+            "/proc",
+            Availability.NO if missing else Availability.YES,
+            missing[0] if missing else "processors, memory, load",
+        ),
         _pressure(span),
         _cgroup(span),
         SourceAvailability(
-            "a process", "if given", "threads, switches, faults, CPU quota of its cgroup", "name it with --pid N"
+            "a process",
+            Availability.IF_GIVEN,
+            "threads, switches, faults, CPU quota of its cgroup",
+            "name it with --pid N",
+            "--pid N",
         ),
     )
 
@@ -109,8 +118,9 @@ def _pressure(span: SampleWindow) -> SourceAvailability:
     what = "pressure (PSI)"
     unread = {path: why for path, why in span.last.unread.items() if path.startswith("/proc/pressure/")}
     if not unread:
-        return SourceAvailability(what, "yes", "processor, memory and disk")
-    status = "partly" if any(path.startswith("/proc/pressure/") for path in span.last.files) else "no"
+        return SourceAvailability(what, Availability.YES, "processor, memory and disk")
+    partly = any(path.startswith("/proc/pressure/") for path in span.last.files)
+    status = Availability.PARTLY if partly else Availability.NO
     detail = "; ".join(f"{path}: {why}" for path, why in unread.items())
     return SourceAvailability(what, status, detail, "boot with psi=1 on a kernel that has it (4.20 and newer)")
 
@@ -120,13 +130,13 @@ def _cgroup(span: SampleWindow) -> SourceAvailability:
         cpu, memory = cgroup_folders(span.last.files, "self")
         quota = cgroup_limits.quota_of(span)
     except SourceError as error:
-        return SourceAvailability("cgroup", "partly", error.what, error.next_step)
+        return SourceAvailability("cgroup", Availability.PARTLY, error.what, error.next_step)
     versions = f"CPU by version {cpu.version}, memory by version {memory.version}"
     if quota is None:
         return SourceAvailability(
-            "cgroup", "partly", f"{versions}; no CPU quota here", "name the server's process with --pid N"
+            "cgroup", Availability.PARTLY, f"{versions}; no CPU quota here", "name the server's process with --pid N"
         )
-    return SourceAvailability("cgroup", "yes", f"{versions}; CPU quota of {quota:g} processors")
+    return SourceAvailability("cgroup", Availability.YES, f"{versions}; CPU quota of {quota:g} processors")
 
 
 READER = SourceReader(collect, parse, preflight)

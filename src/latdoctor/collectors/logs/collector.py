@@ -27,7 +27,14 @@ from typing import IO
 
 from latdoctor.collectors import pipes, time_range
 from latdoctor.collectors.access_log import collector as access_log
-from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
+from latdoctor.collectors.base import (
+    Availability,
+    Clock,
+    CollectRequest,
+    CollectResult,
+    SourceAvailability,
+    SourceReader,
+)
 from latdoctor.collectors.logs import NAME, SIGNALS, formats, line_prefix
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.logs.line_prefix import MAX_LINE
@@ -106,9 +113,10 @@ def preflight() -> Sequence[SourceAvailability]:
     return (
         SourceAvailability(
             "driver and application logs",
-            "if given",
+            Availability.IF_GIVEN,
             "kernel log (Xids, lost GPUs, out-of-memory kills) and the server's own log (CUDA errors)",
             "dmesg -T > dmesg.log, then --log dmesg.log",
+            "--log FILE",
         ),
     )
 

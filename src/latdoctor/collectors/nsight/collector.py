@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.nsight import NAME, SIGNALS, nvprof, nvtx, report_tables, sqlite_rows
 from latdoctor.collectors.nsight import evidence as nsight_evidence
@@ -156,8 +156,9 @@ READER = file_reader(
     parse=parse,
     availability=SourceAvailability(
         "Nsight Systems exports",
-        "if given",
+        Availability.IF_GIVEN,
         "GPU busy, launches, allocations, waits, copies and return codes of CUDA calls",
         "nsys profile --trace=cuda,nvtx,osrt COMMAND; nsys export --type sqlite REPORT.nsys-rep; --nsys FILE",
+        "--nsys FILE",
     ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 from latdoctor.collectors.base import (
+    Availability,
     Clock,
     CollectRequest,
     CollectResult,
@@ -128,11 +129,11 @@ def preflight() -> Sequence[SourceAvailability]:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
         found = refusal(error)
-        return (SourceAvailability(TITLE, "no", found.error, _advice(found)),)
+        return (SourceAvailability(TITLE, Availability.NO, found.error, _advice(found)),)
     try:
         record = _watch(pynvml, CollectRequest(nvml=True, window=0.0), _Still())
     except pynvml.NVMLError as error:
-        return (SourceAvailability(TITLE, "no", refusal(error).error, _NO_DRIVER),)
+        return (SourceAvailability(TITLE, Availability.NO, refusal(error).error, _NO_DRIVER),)
     finally:
         _leave(pynvml)
     return nvml_parse.sights(record, TITLE)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.nvml import GPU_SIGNALS
 from latdoctor.collectors.nvml.readings import OUT_OF_RANGE, NotDerived, SignalValue, signal_values
 from latdoctor.collectors.nvml.samples import (
@@ -191,14 +191,14 @@ def sights(record: NvmlRecord, title: str) -> tuple[SourceAvailability, ...]:
     """What one sample of every GPU shows, for `preflight`."""
     driver = "of unknown version" if isinstance(record.driver, Unavailable) else clean(record.driver)
     count = len(record.devices)
-    status = "yes" if count else "partly"
+    status = Availability.YES if count else Availability.PARTLY
     rows = [SourceAvailability(title, status, f"driver {driver}, {count} GPU{'s' if count != 1 else ''}")]
     for device in record.devices:
         seen = _gpu(record, device, [s for s in record.samples if s.index == device.index], "")
         # Rates need a window; that they are missing here says nothing.
         hidden = [gap for gap in seen.gaps if set(gap.signals) - RATES]
         name = "" if isinstance(device.name, Unavailable) else clean(device.name, 200)
-        status = "no" if not seen.readings else "partly" if hidden else "yes"
+        status = Availability.NO if not seen.readings else Availability.PARTLY if hidden else Availability.YES
         detail = "; ".join([name, *(f"{gap.reason}: {', '.join(gap.signals)}" for gap in hidden)])
         rows.append(
             SourceAvailability(

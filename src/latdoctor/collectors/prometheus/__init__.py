@@ -9,7 +9,7 @@ TITLE = "Metrics pages"
 ANSWERING = "server.answering"
 
 
-def _signals() -> frozenset[str]:
+def provided_signals() -> frozenset[str]:
     """The signals of all dialects, and the changes that their pages show."""
     from latdoctor.dialects.changes import change_signals
     from latdoctor.dialects.loader import shipped_signals
@@ -27,7 +27,7 @@ def _reader() -> SourceReader:
 COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
-    signals=_signals,
+    signals=provided_signals,
     is_requested=lambda request: bool(request.servers or request.metrics),
     reader=_reader,
     option="--server URL (or --metrics FILE)",

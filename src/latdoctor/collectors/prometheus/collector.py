@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from pathlib import Path
 
 from msgspec import structs
 
 from latdoctor.collectors import pipes
-from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
-from latdoctor.collectors.prometheus import ANSWERING, NAME, exposition
-from latdoctor.collectors.prometheus.discovery import discover_pages
+from latdoctor.collectors.base import (
+    Availability,
+    Clock,
+    CollectRequest,
+    CollectResult,
+    SourceAvailability,
+    SourceReader,
+)
+from latdoctor.collectors.prometheus import ANSWERING, NAME, exposition, provided_signals
+from latdoctor.collectors.prometheus.discovery import DiscoveredPage, discover_pages
 from latdoctor.collectors.prometheus.scrape import (
     artifact_file_name,
     is_last_before_outage,
     page_times,
     parse_target,
     scrape_over_window,
+)
+from latdoctor.collectors.promql.monitoring_servers import (
+    TITLES,
+    MonitoringKind,
+    MonitoringServer,
+    api_root,
+    command_for,
+    identify,
+    kind_of_page,
+    watched,
 )
 from latdoctor.dialects.loader import shipped, shipped_signals
 from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
@@ -27,7 +45,7 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window
 from latdoctor.gap_code import GapCode, code_of_os_error
-from latdoctor.sanitize import clean
+from latdoctor.sanitize import clean, counted
 
 _FAMILIES_SHOWN = 5
 _LINES_SHOWN = 5
@@ -36,6 +54,7 @@ _NO_P99 = "get its P99 from its clients or from a gateway in front of it"
 _HALF = "its last number may be truncated"
 _STOPPED = "until the server stopped answering"
 _AGAIN = "fetch the page again"
+_MONITORING = re.compile(rb"^(?:prometheus|alertmanager)_build_info[ {]", re.MULTILINE)
 
 # Signals hidden by an unreachable server. Hardware signals have other sources.
 _HIDDEN = tuple(sorted(signal for signal in shipped_signals() if not signal.startswith(("gpu.", "host."))))
@@ -50,8 +69,20 @@ def _is_requested(request: CollectRequest) -> bool:
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Read the saved pages, then scrape the servers at the start, during, and at the end of the window."""
     saved = _saved(request.metrics, request.timeout, clock)
-    live = scrape_over_window(request, clock, NAME, _HIDDEN)
+    live = scrape_over_window(request, clock, NAME, _HIDDEN, _is_monitoring)
     return CollectResult((*saved.artifacts, *live.artifacts), (*saved.gaps, *live.gaps))
+
+
+def _is_monitoring(page: Artifact) -> bool:
+    """Whether it is the page of a Prometheus or an Alertmanager itself, which no window makes more useful."""
+    raw = page.read(exposition.MAX_BYTES)
+    if not _MONITORING.search(raw):
+        return False
+    try:
+        parsed = exposition.parse(raw, page.source)
+    except SourceError:
+        return False
+    return kind_of_page(parsed.names) is not None and not recognise_dialects(shipped(), [parsed])
 
 
 def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> CollectResult:
@@ -241,6 +272,11 @@ def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPag
     They have no subject, because the page of another server may show it.
     """
     origin = Origin(artifact.name)
+    if not dialects and (kind := kind_of_page(page.names)):
+        reason = f"{artifact.source}: the metrics of a {TITLES[kind]} itself, not those of an inference service"
+        hidden = tuple(sorted(_with_derived(provided_signals())))
+        yield _gap(reason, GapCode.NOT_MATCHED, hidden, _instead(kind, artifact), origin)
+        return
     if not dialects:
         families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
         reason = f"{artifact.source}: an exporter without a dialect; its first families are {families}"
@@ -253,6 +289,13 @@ def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPag
         yield _gap(f"{title} reports only the mean of its latency", GapCode.UNSUPPORTED, hidden, _NO_P99, origin)
 
 
+def _instead(kind: MonitoringKind, artifact: Artifact) -> str:
+    """How to diagnose what a monitoring server watches."""
+    if kind == MonitoringKind.ALERTMANAGER:
+        return "name the inference service (--server URL); latdoctor listen receives the alerts"
+    return command_for(api_root(artifact.source) if _is_live(artifact) else "URL")
+
+
 def _with_derived(signals: Iterable[str]) -> frozenset[str]:
     """Return `signals` and those derived from the distributions among them (`latency` gives `latency.p99`)."""
     names = set(signals)
@@ -261,23 +304,28 @@ def _with_derived(signals: Iterable[str]) -> frozenset[str]:
 
 
 def _preflight() -> Sequence[SourceAvailability]:
-    """The metrics pages on this machine."""
+    """The metrics pages on this machine, and the monitoring servers among them with what they scrape."""
     discovery = discover_pages()
-    sights = [
-        SourceAvailability(
-            f"metrics page {page.url}",
-            "yes" if page.dialects else "partly",
-            page.title,
-            "" if page.dialects else _ADD_DIALECT,
-        )
-        for page in discovery.found
-    ]
+    rows = [_availability(page) for page in discovery.found]
     if not any(page.dialects for page in discovery.found):
-        detail = f"no known metrics page on {discovery.ports_probed} local ports"
-        sights.append(
-            SourceAvailability("metrics pages of a server", "if given", detail, "--server URL, or --metrics FILE")
-        )
-    return sights
+        detail = f"no known metrics page on {counted(discovery.ports_probed, 'local port')}"
+        how = "--server URL, or --metrics FILE"
+        rows.append(SourceAvailability("metrics pages of a server", Availability.IF_GIVEN, detail, how, "--server URL"))
+    return rows
+
+
+def _availability(page: DiscoveredPage) -> SourceAvailability:
+    if page.monitoring:
+        server = identify(page.url) or MonitoringServer(page.monitoring, api_root(page.url))
+        what = f"{server.title} {server.url}"
+        command = server.command if server.services else ""
+        step = "" if command else server.command
+        return SourceAvailability(what, Availability.YES, watched(server), step, command=command)
+    what = f"metrics page {page.url}"
+    if page.dialects:
+        command = f"latdoctor diagnose --server {page.url} --slo LIMIT"
+        return SourceAvailability(what, Availability.YES, page.title, command=command)
+    return SourceAvailability(what, Availability.PARTLY, f"{page.title} exporter", _ADD_DIALECT)
 
 
 READER = SourceReader(_collect, _parse, _preflight)

@@ -6,8 +6,10 @@ import sys
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from latdoctor.collectors.prometheus import exposition, scrape
+from latdoctor.collectors.promql.monitoring_servers import TITLES, MonitoringKind, identify, kind_of_page
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.to_evidence import recognise_dialects
 from latdoctor.errors import SourceError
@@ -20,6 +22,7 @@ TIMEOUT = 0.5  # seconds per port: a local page responds at once
 MAX_BYTES = 8 << 20
 _FAMILIES_SHOWN = 5
 _LISTEN = "0A"
+_MONITORING_PORTS = (9090, 9093)  # the usual ones of Prometheus and Alertmanager, asked by their APIs as well
 # Usual ports of inference servers and exporters: Triton, vLLM, TorchServe, DCGM, SGLang, Ray, node.
 _LIKELY = (8002, 8000, 8082, 9400, 8080, 8001, 30000, 3000, 9100)
 # Services without HTTP, some of which log or count a stray request as an attack.
@@ -35,6 +38,7 @@ class DiscoveredPage:
     title: str
     dialects: tuple[str, ...]
     families: tuple[str, ...]  # the first few, to identify an unknown page
+    monitoring: MonitoringKind | None = None  # it is the page of a Prometheus or an Alertmanager itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +68,10 @@ def discover_pages(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, mos
         for target, answer in zip(targets, answers, strict=True)
         if answer.body is not None and (page := _page(target.display, answer.body))
     ]
-    found.sort(key=lambda page: (not page.dialects, page.url))
+    unread = [target for target, answer in zip(targets, answers, strict=True) if answer.body is None]
+    usual = [target for target in unread if urlsplit(target.url).port in _MONITORING_PORTS]
+    found += [server for target in usual if (server := _by_api(target, timeout))]
+    found.sort(key=lambda page: (not page.dialects, page.monitoring is None, page.url))
     return DiscoveryResult(tuple(found), len(targets), tuple(gaps))
 
 
@@ -74,9 +81,18 @@ def _page(url: str, body: bytes) -> DiscoveredPage | None:
     except SourceError:
         return None  # another service, which is not a failure
     dialects = recognise_dialects(shipped(), [page])
-    title = ", ".join(dialect.title for dialect in dialects) or "unknown"
+    monitoring = None if dialects else kind_of_page(page.names)
+    title = ", ".join(dialect.title for dialect in dialects) or (TITLES[monitoring] if monitoring else "unknown")
     families = tuple(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-    return DiscoveredPage(url, title, tuple(dialect.id for dialect in dialects), families)
+    return DiscoveredPage(url, title, tuple(dialect.id for dialect in dialects), families, monitoring)
+
+
+def _by_api(target: scrape.ScrapeTarget, timeout: float) -> DiscoveredPage | None:
+    """A Prometheus or an Alertmanager whose metrics page is somewhere else, such as below a prefix."""
+    server = identify(target.url, timeout)
+    if server is None:
+        return None
+    return DiscoveredPage(target.display, TITLES[server.kind], (), (), server.kind)
 
 
 def _listening(proc: Path) -> tuple[list[str], list[Gap]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from urllib.parse import urlsplit, urlunsplit
@@ -165,11 +165,17 @@ class _WatchedServer:
         return [*self.pages[:-1], replace(last, name=last.name.removesuffix(".prom") + _STOPPED)]
 
 
-def scrape_over_window(request: CollectRequest, clock: Clock, collector: str, hidden: tuple[str, ...]) -> CollectResult:
+def scrape_over_window(
+    request: CollectRequest,
+    clock: Clock,
+    collector: str,
+    hidden: tuple[str, ...],
+    one_page_is_enough: Callable[[Artifact], bool] = lambda page: False,
+) -> CollectResult:
     """Return the pages of `request.servers` as artifacts of `collector`, one group per server.
 
     A server without any page is a gap that hides the signals `hidden`. One that fails at the start is tried again only
-    at the end; if all fail at the start, the collection ends at once.
+    at the end; if all fail at the start, or one page of each is enough, the collection ends at once.
     """
     watched, gaps = _targets(request.servers, collector, hidden)
     ticks = max(1, min(MAX_PAGES - 1, int(request.window))) if request.window > 0 else 0
@@ -186,6 +192,8 @@ def scrape_over_window(request: CollectRequest, clock: Clock, collector: str, hi
         if tick and due > clock.now():
             clock.sleep(due - clock.now())
         _scrape(pending, request.timeout, clock, collector)
+        if not tick and watched and all(one.pages and one_page_is_enough(one.pages[0]) for one in watched):
+            break
     # A server that stopped answering within the window may be the incident itself and is reported first.
     for one in sorted(watched, key=lambda one: not (one.stopped and one.pages)):
         gaps.extend(_failures(one, collector, hidden, start))

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import structs
 
 from latdoctor.collectors.base import (
+    Availability,
     Clock,
     CollectRequest,
     CollectResult,
@@ -174,9 +175,10 @@ def _preflight() -> Sequence[SourceAvailability]:
     return [
         SourceAvailability(
             "history in a Prometheus server",
-            "if given",
+            Availability.IF_GIVEN,
             "rates and quantiles of a past time, and when they changed",
             "--prometheus URL (--select, --since, --until)",
+            "--prometheus URL",
         )
     ]
 

@@ -245,6 +245,11 @@ def serving_targets(samples: Mapping[PrometheusTarget, frozenset[str]]) -> list[
     return [target for target in found if _rank(dialects_of(samples[target])) == 1] or found
 
 
+def serves_requests(names: frozenset[str]) -> bool:
+    """Whether the target with these sample names is an inference server, and not an exporter of hardware."""
+    return _rank(dialects_of(names)) == 1
+
+
 def _rank(dialects: Sequence[Dialect]) -> int:
     """1 is read first; 0 means no dialect."""
     signals = frozenset(signal for dialect in dialects for signal in dialect.signals)

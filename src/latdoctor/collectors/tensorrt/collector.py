@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.input_files import MAX_FILES, FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.tensorrt import NAME, SIGNALS, build_log, file_formats
 from latdoctor.collectors.tensorrt import evidence as engine_evidence
@@ -136,8 +136,9 @@ READER = file_reader(
     parse=parse,
     availability=SourceAvailability(
         "TensorRT engines",
-        "if given",
+        Availability.IF_GIVEN,
         "fusion, number types, tensor cores, conversions and the host's share of an engine",
         "trtexec --exportLayerInfo=m.graph.json --exportProfile=m.profile.json; --tensorrt FILE",
+        "--tensorrt FILE",
     ),
 )

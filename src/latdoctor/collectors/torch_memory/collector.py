@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.torch_memory import NAME, SIGNALS, safe_unpickle
 from latdoctor.collectors.torch_memory import evidence as memory_evidence
@@ -103,8 +103,9 @@ READER = file_reader(
     parse=parse,
     availability=SourceAvailability(
         "memory of PyTorch's allocator",
-        "if given",
+        Availability.IF_GIVEN,
         "fragmentation, retries, failures and segments taken while serving",
         "torch.cuda.memory._dump_snapshot(FILE), torch.cuda.memory_stats() as JSON; --torch-memory FILE",
+        "--torch-memory FILE",
     ),
 )

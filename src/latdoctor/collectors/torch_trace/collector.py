@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from latdoctor.collectors.base import SourceAvailability
+from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.torch_trace import NAME, SIGNALS
 from latdoctor.collectors.torch_trace.json_stream import HOW_TO_RECORD, is_packed
@@ -80,8 +80,9 @@ READER = file_reader(
     parse=parse,
     availability=SourceAvailability(
         "profiler traces (Kineto)",
-        "if given",
+        Availability.IF_GIVEN,
         "GPU busy, launches, allocations, synchronisation and copies of a few seconds of the service",
         "export a trace with torch.profiler on the serving thread, then --trace FILE",
+        "--trace FILE",
     ),
 )
