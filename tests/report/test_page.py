@@ -229,7 +229,7 @@ def test_what_is_missing_says_why_and_draws_nothing() -> None:
     assert "not available: it was thrown away" in read.text
     assert "Of this diagnosis only the summary in the journal is left" in read.text
     empty = incident_page.of_incident(timeline(promo_rush().incident), ())
-    assert "Batch sizes  not available:" in Reader(render.render(empty)).text
+    assert "Batch sizes not available:" in Reader(render.render(empty)).text
 
 
 def figures(told: Timeline, looks: Sequence[Snapshot]) -> dict[str, tuple[str, str]]:

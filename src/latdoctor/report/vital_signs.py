@@ -66,7 +66,7 @@ _PARTS = {
     "operator.gpu_share": "GPU time by operator: {}",
     "gap.host_share": "while the GPU has no work, the host is in: {}",
 }
-_HOST = {
+HOST_ACTIVITY = {
     "none": "no CUDA call",
     "launch": "launches",
     "copy": "copies",
@@ -207,7 +207,9 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     shown = PHRASES.keys() - {*_HARM, "gpu.busy_ratio"}
     said = [phrase(one) for one in singles if one.signal in shown and not _is_minor(one)]
     for signal, template in _PARTS.items():
-        shares = [f"{_HOST.get(one.part, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
+        shares = [
+            f"{HOST_ACTIVITY.get(one.part, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal
+        ]
         if shares and not (signal == "gap.host_share" and compute_bound):
             yield from wrapped(template.format(", ".join(shares)), " ", "   ")[:2]
     yield from _joined(said)

@@ -78,6 +78,14 @@ def of_diagnosis(diagnosis: Diagnosis, snapshots: Sequence[Snapshot]) -> Page:
     badge, *headline = verdict.cells
     shown = highlight(snapshots[-1])
     steps = Section("next", "Next", "steps", presenter.next_steps(diagnosis))
+    charts, not_drawn = measurements.sections(
+        time_series.measured(None, snapshots),
+        snapshots,
+        _marks(diagnosis),
+        highlights=(shown,) if shown else (),
+        front=front(diagnosis, shown),
+    )
+    whys = tuple(snapshot.why for snapshot in snapshots if snapshot.why)
     return Page(
         title=f"Diagnosis of {diagnosis.target}",
         badge=badge,
@@ -85,19 +93,7 @@ def of_diagnosis(diagnosis: Diagnosis, snapshots: Sequence[Snapshot]) -> Page:
         headline=" ".join(headline),
         scope=" ".join(lines.pop(0).cells) if lines else "",
         answer=tuple(lines),
-        sections=(
-            *measurements.sections(
-                time_series.measured(None, snapshots),
-                snapshots,
-                _marks(diagnosis),
-                highlights=(shown,) if shown else (),
-                front=front(diagnosis, shown),
-            ),
-            causes(diagnosis),
-            checks(diagnosis),
-            gaps(diagnosis, tuple(snapshot.why for snapshot in snapshots if snapshot.why)),
-            steps,
-        ),
+        sections=(*charts, causes(diagnosis), checks(diagnosis), gaps(diagnosis, (*whys, *not_drawn)), steps),
         foot=(f"latdoctor {diagnosis.tool.version}, diagnosis {diagnosis.run_id} of {diagnosis.generated_at}",),
     )
 
@@ -157,13 +153,14 @@ def causes(diagnosis: Diagnosis) -> Section:
         unexplained=presenter.unexplained(diagnosis),
     )
     lead = "A finding counts for a cause that expects it. Ten points are ten times the odds against its best rival."
-    return Section("why", "Why", "causes", content, lead)
+    return Section("why", "Why", "causes", content, lead if shown else "")
 
 
 def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> CauseCard:
     lines = presenter.evidence_lines(cause, diagnosis)
     probability = percent(cause.probability)
-    rival = f", against its best rival {cause.rival}" if cause.rival else ""
+    rivals = [one.title for one in diagnosis.causes if one.id == cause.rival]
+    rival = f" against its best rival: {rivals[0]}" if rivals else ""
     scores = tuple(Score(row.message, row.points) for row in cause.contributions)
     return CauseCard(
         cause=cause,
@@ -172,9 +169,7 @@ def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> CauseCard:
         advice=presenter.advice(cause),
         evidence=tuple(line for line in lines if not line.unlooked),
         not_given=tuple(line.message for line in lines if line.unlooked),
-        breakdown=ScoreBreakdown(f"account-{place}", f"Where the {probability} come from{rival}", scores)
-        if scores
-        else None,
+        breakdown=ScoreBreakdown(f"account-{place}", f"Score in points{rival}", scores) if scores else None,
     )
 
 

@@ -11,6 +11,7 @@ from latdoctor.evidence.model import Bucket, Distribution, Evidence
 from latdoctor.report.html.charts import MIN_SHARE
 from latdoctor.report.html.document import RATIO, TIME, Bars, Group, Missing, Stage, StageTrack, Waterfall
 from latdoctor.report.html.snapshots import COLORS, Snapshot
+from latdoctor.report.vital_signs import HOST_ACTIVITY
 from latdoctor.units import format_value
 
 MAX_BARS = 24
@@ -119,6 +120,36 @@ def _span(low: float | None, high: float | None, dimension: str) -> str:
         return format_value(high, dimension)
     start = low + 1 if whole else low
     return f"{format_value(start, dimension)}–{format_value(high, dimension)}"
+
+
+_GPU_TIME = (
+    ("kernel.kind_share", "GPU time by kind of kernel", "kind"),
+    ("operator.gpu_share", "GPU time by operator", "operator"),
+    ("gap.host_share", "Host activity while the GPU has no work", "activity"),
+)
+_MAX_PARTS = 8
+
+
+def gpu_time_charts(snapshots: Sequence[Snapshot]) -> tuple[Bars, ...]:
+    """What a profiler trace says the time of the GPU goes to: the largest shares."""
+    charts = []
+    for signal, title, axis in _GPU_TIME:
+        shares: dict[str, float] = {}
+        for evidence in (one.evidence for one in snapshots if one.evidence):
+            for reading in evidence.readings_by_signal.get(signal, ()):
+                if isinstance(reading.value, float) and len(reading.labels) == 1 and reading.value >= MIN_SHARE:
+                    name = HOST_ACTIVITY.get(reading.labels[0][1], reading.labels[0][1])
+                    shares[name] = max(shares.get(name, 0.0), reading.value)
+        largest = sorted(shares.items(), key=lambda item: (-item[1], item[0]))[:_MAX_PARTS]
+        if largest:
+            names, values = zip(*largest, strict=True)
+            more = len(shares) - len(largest)
+            note = f"{more} more are smaller" if more else ""
+            group = Group("share", values)
+            charts.append(
+                Bars(signal.replace(".", "-"), title, axis, RATIO, names, (group,), horizontal=True, note=note)
+            )
+    return tuple(charts)
 
 
 TOTAL = "latency.mean"

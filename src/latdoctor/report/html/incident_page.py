@@ -103,13 +103,14 @@ def of_incident(timeline: Timeline, snapshots: Sequence[Snapshot]) -> Page:
     diagnosis = worst.diagnosis if worst else None
     badge = timeline.outcome or ("open" if timeline.open else "closed")
     is_run = timeline.subject == TimelineSubject.RUN
+    charts, not_drawn = ((), ()) if is_run else _measurements(timeline, snapshots)
     sections = (
-        *(() if is_run else _measurements(timeline, snapshots)),
+        *charts,
         *_causes(timeline, diagnosis),
         changes(timeline),
         *(() if is_run else (sop(timeline),)),
         event_table(timeline),
-        *_coverage(timeline, diagnosis, snapshots),
+        *_coverage(timeline, diagnosis, (*(one.why for one in snapshots if one.why), *not_drawn)),
     )
     return Page(
         title=timeline.title,
@@ -225,7 +226,7 @@ def _slo(timeline: Timeline, snapshots: Sequence[Snapshot]) -> str:
     return f"SLO {found}" if found else "no SLO is known"
 
 
-def _measurements(timeline: Timeline, snapshots: Sequence[Snapshot]) -> tuple[Section, ...]:
+def _measurements(timeline: Timeline, snapshots: Sequence[Snapshot]) -> tuple[tuple[Section, ...], tuple[str, ...]]:
     began, last = unix(timeline.start.at), unix(timeline.closed_at or timeline.last.at)
     front = Period(began - _MARGIN, last + _MARGIN) if began is not None and last is not None else None
     return measurements.sections(
@@ -257,8 +258,7 @@ def _causes(timeline: Timeline, diagnosis: Diagnosis | None) -> tuple[Section, .
     return (Section("why", "Why", "recorded_causes", event, lead),)
 
 
-def _coverage(timeline: Timeline, diagnosis: Diagnosis | None, snapshots: Sequence[Snapshot]) -> Iterator[Section]:
-    missing = tuple(one.why for one in snapshots if one.why)
+def _coverage(timeline: Timeline, diagnosis: Diagnosis | None, missing: tuple[str, ...]) -> Iterator[Section]:
     if diagnosis is not None:
         yield diagnosis_page.checks(diagnosis)
         yield diagnosis_page.gaps(diagnosis, missing)

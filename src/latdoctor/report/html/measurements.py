@@ -1,4 +1,4 @@
-"""The sections with charts of measurements: latency, load and memory, batches, stages."""
+"""The sections with charts of measurements: latency, load and memory, batches, stages, GPU time."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ class ChartRows(Struct, frozen=True):
     rows: tuple[tuple[Chart | Missing, ...], ...]
     marks: tuple[Mark, ...] = ()
 
+    @property
+    def drawn(self) -> bool:
+        return any(not isinstance(chart, Missing) for row in self.rows for chart in row)
+
 
 def sections(
     measured: time_series.Measured,
@@ -26,8 +30,11 @@ def sections(
     slos: Sequence[float] = (),
     highlights: tuple[Highlight, ...] = (),
     front: Period | None = None,
-) -> tuple[Section, ...]:
-    """`slos`: known objectives in seconds, the first is drawn; else that of an observation."""
+) -> tuple[tuple[Section, ...], tuple[str, ...]]:
+    """The sections, and why others are missing, of which there is no chart and no number in the page's head.
+
+    `slos`: known objectives in seconds, the first is drawn; else that of an observation.
+    """
     known = [*slos, *(one.slo_p99 for one in snapshots if one.slo_p99 is not None)]
     limits = tuple(Limit("SLO", slo) for slo in known[:1])
     latency = time_series.chart(time_series.LATENCY, measured, limits, marks, highlights=highlights, front=front)
@@ -38,9 +45,20 @@ def sections(
     spread = distributions.histogram(distributions.LATENCY, snapshots)
     batches = tuple(distributions.histogram(spec, snapshots) for spec in distributions.BATCHES)
     stages = distributions.stage_chart(snapshots)
-    return (
-        Section("latency", "Latency", "charts", ChartRows(((latency,), (spread,)), key)),
-        Section("load", "Load and memory", "charts", ChartRows((load,))),
-        Section("batches", "Batches", "charts", ChartRows((batches,))),
-        Section("stages", "Stages", "charts", ChartRows(((stages,),))),
+    gpu = distributions.gpu_time_charts(snapshots[-1:])
+    found = (
+        ("latency", "Latency", ChartRows(((latency,), (spread,)), key)),
+        ("load", "Load and memory", ChartRows((load,))),
+        ("batches", "Batches", ChartRows((batches,))),
+        ("stages", "Stages", ChartRows(((stages,),))),
+        ("gpu", "GPU time", ChartRows((gpu,))),
     )
+    kept = tuple(
+        Section(id_, title, "charts", content)
+        for id_, title, content in found
+        if content.drawn or (id_ == "latency" and highlights)
+    )
+    ids = {section.id for section in kept}
+    left_out = (chart for id_, _, content in found if id_ not in ids for row in content.rows for chart in row)
+    missing = (f"{one.what} not available: {one.why}" for one in left_out if isinstance(one, Missing))
+    return kept, tuple(missing)

@@ -178,8 +178,8 @@ def _where(highlight: Highlight, lines: Sequence[Line]) -> str:
     times = (time for line in lines for time, value in zip(line.times, line.values, strict=True) if value is not None)
     inside = any(highlight.start <= time <= highlight.end for time in times)
     missing = "" if inside or not lines else "; the lines have no values in this time"
-    when = _between(highlight.start, highlight.end)
-    return f"{highlight.label} {highlight.name} was measured {when}{missing}"
+    verb = "measured" if highlight.end > highlight.start else "read"
+    return f"{highlight.label} {highlight.name} was {verb} {_between(highlight.start, highlight.end)}{missing}"
 
 
 def _joined(*notes: str) -> str:
