@@ -72,6 +72,19 @@ def headline_measure(found: Iterable[Measure], preferred: Sequence[str] = ()) ->
 
 def change_of(measure: Measure) -> str:
     """`P99 2.48 s → 310 ms`."""
-    name, before = signal_name(measure.signal), show(measure.signal, measure.before)
-    after = "not measured" if measure.after is None else show(measure.signal, measure.after)
-    return f"{name} {before} → {after}"
+    return f"{signal_name(measure.signal)} {show(measure.signal, measure.before)} → {_after(measure)}"
+
+
+def short_change_of(measure: Measure) -> str:
+    """The same with an equal value once: `error ratio 0 %`."""
+    before, after = show(measure.signal, measure.before), _after(measure)
+    return f"{signal_name(measure.signal)} {before}" if before == after else change_of(measure)
+
+
+def value_after(measure: Measure) -> str:
+    """`P99 310 ms`."""
+    return f"{signal_name(measure.signal)} {_after(measure)}"
+
+
+def _after(measure: Measure) -> str:
+    return "not measured" if measure.after is None else show(measure.signal, measure.after)

@@ -67,9 +67,17 @@ def whole(label: str, command: str, style: str = "bold") -> Line:
 
 
 def field_lines(changes: Sequence[Change], *, back: bool = False) -> list[str]:
-    """`name old → new`, as many on a line as fit; `back`: new → old."""
-    text = ", ".join(_change(field, back=back) for change in changes for field in change.fields)
-    return [line.replace(TIE, " ") for line in wrapped(text, " " * 6, " " * 6)]
+    """`group: name old → new`, as many on a line as fit; `back`: new → old."""
+    groups: dict[str, list[Field]] = {}
+    for field in (field for change in changes for field in change.fields):
+        groups.setdefault(field.name.rpartition(".")[0], []).append(field)
+    texts: list[str] = []
+    for group, fields in groups.items():
+        shared = bool(group) and len(fields) > 1
+        names = [one.name.rpartition(".")[2] if shared else one.name for one in fields]
+        listed = ", ".join(_change(name, one, back=back) for name, one in zip(names, fields, strict=True))
+        texts.append(f"{group}:{TIE}{listed}" if shared else listed)
+    return [line.replace(TIE, " ") for line in wrapped("; ".join(texts), " " * 6, " " * 6)]
 
 
 def stage_title(plan: Plan, number: int) -> str:
@@ -77,6 +85,12 @@ def stage_title(plan: Plan, number: int) -> str:
     name = plan.stages[number].playbook
     playbook = shipped().by_id.get(name)
     return plan.title if len(plan.stages) == 1 else playbook.title if playbook else name
+
+
+def lines_for_each(steps: Sequence[Sequence[Change]], total: int) -> int:
+    """How many lines the fields of each step may take, for at most `total` together."""
+    needed = [len(field_lines(changes)) for changes in steps]
+    return max(needed, default=1) if sum(needed) <= total else max(1, total // len(steps))
 
 
 def target_text(target: Target) -> str:
@@ -93,9 +107,9 @@ def diagnose_command(target: Target) -> str:
     return f"latdoctor diagnose {f'--target {clean(target.name)}' if named else f'--server {clean(target.admin)}'}"
 
 
-def _change(field: Field, *, back: bool) -> str:
+def _change(name: str, field: Field, *, back: bool) -> str:
     old, new = _value(field.before), _value(field.after)
-    return f"{field.name} {f'{new} → {old}' if back else f'{old} → {new}'}".replace(" ", TIE)
+    return f"{name} {f'{new} → {old}' if back else f'{old} → {new}'}".replace(" ", TIE)
 
 
 def _value(value: Value) -> str:
@@ -107,7 +121,7 @@ def _head(planned: Sequence[Planned]) -> Iterator[Line]:
     if any(one.unfinished for one in planned):
         state, text = "BLOCKED", "an earlier run on this target is not finished; nothing was changed"
     elif not any(one.plan.changes for one in planned):
-        state, text = "NOTHING TO DO", "every value is already as the playbook would set it"
+        state, text = "NOTHING TO DO", "all values are already as the playbook would set them"
     else:
         where = f" on {len(planned)} targets" if len(planned) > 1 else ""
         state, text = "PLAN", f"nothing was changed yet: {first.plan.title}{where}"
@@ -150,7 +164,9 @@ def _doubts(because: Because, plan: Plan) -> Iterator[str]:
 
 
 def _changes(planned: Sequence[Planned]) -> Iterator[Line]:
-    """Each step with its old and new values."""
+    """Each step with its old and new values; empty where nothing would change."""
+    if not any(one.plan.changes for one in planned):
+        return
     if len(planned) > 1:
         for one in planned[:_MAX_TARGETS]:
             yield Line(f" {target_text(one.plan.target)}"[:WIDTH], "bold")
@@ -159,7 +175,7 @@ def _changes(planned: Sequence[Planned]) -> Iterator[Line]:
             yield Line(f" … and {len(planned) - _MAX_TARGETS} more targets: -v")
         return
     stages = planned[0].plan.stages
-    most = max(1, _MAX_FIELD_LINES // max(1, len(stages)))
+    most = lines_for_each([stage.changes for stage in stages], _MAX_FIELD_LINES)
     for number, stage in enumerate(stages, 1):
         if len(stages) > 1:
             yield Line(f" {number}  {stage_title(planned[0].plan, number - 1)}"[:WIDTH], "bold")
@@ -217,7 +233,7 @@ def next_command(planned: Sequence[Planned]) -> str:
     if any(one.unfinished for one in planned):
         return "latdoctor recover"
     if not any(one.plan.changes for one in planned):
-        return f"{diagnose_command(planned[0].plan.target)}  (look for another cause)"
+        return diagnose_command(planned[0].plan.target)
     if not all(one.plan.changes for one in planned):
         return f"{SAME_COMMAND} and --admin for the targets that would be changed"
     needed = [

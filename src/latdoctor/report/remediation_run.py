@@ -9,18 +9,32 @@ from rich.cells import cell_len
 from latdoctor.remediation.observation import signals_judged
 from latdoctor.remediation.run_result import Measure, Outcome
 from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
-from latdoctor.report.plain_conditions import P99, change_of, headline_measure, plain_text
-from latdoctor.report.presenter import shortened
-from latdoctor.report.remediation_plan import diagnose_command, field_lines, labelled, target_text, whole
+from latdoctor.report.plain_conditions import (
+    P99,
+    change_of,
+    headline_measure,
+    plain_text,
+    short_change_of,
+    value_after,
+)
+from latdoctor.report.remediation_plan import (
+    diagnose_command,
+    field_lines,
+    labelled,
+    lines_for_each,
+    target_text,
+    whole,
+)
 from latdoctor.report.run_summary import RunSummary, StepState, StepSummary
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import clean
+from latdoctor.sanitize import fitted as fitted_text
 from latdoctor.units import format_value
 
 _MAX_FIELD_LINES = 6  # of all steps
 _MAX_COMMANDS = 3  # of each kind
 _MAX_MEASURES = 4  # beside the one in the headline
-_UNCHANGED = "every value is as before the run"
+_UNCHANGED = "all values are as before"
 _UNCHANGED_WORDS = {
     Outcome.REFUSED: "REFUSED",
     Outcome.HELD: "HELD",
@@ -80,8 +94,7 @@ def headline(summary: RunSummary) -> str:
             steps = f"{_count(summary.verified, 'step')} verified{took}" if summary.verified else "verified"
             return f"{_fixed(summary)}  {', '.join(filter(None, (numbers, steps)))}"
         case Outcome.ROLLED_BACK:
-            seen = "on request" if summary.requested else f"{numbers} with the change" if numbers else ""
-            return f"ROLLED BACK  {'; '.join(filter(None, (seen, _UNCHANGED)))}"
+            return f"ROLLED BACK  {'; '.join(filter(None, (_rolled_back(summary), _UNCHANGED)))}"
         case Outcome.PARTLY:
             kept = f"{_count(summary.verified, 'verified step')} kept, the rest as before"
             return f"PARTLY ROLLED BACK  {', '.join(filter(None, (numbers, kept)))}"
@@ -89,6 +102,14 @@ def headline(summary: RunSummary) -> str:
             return f"ROLLBACK INCOMPLETE  {_count(_in_place(summary), 'step')} may still be in place"
         case _:
             return f"{_UNCHANGED_WORDS[result.outcome]}  nothing was changed: {_reason(summary)}"
+
+
+def _rolled_back(summary: RunSummary) -> str:
+    """What led to a rollback, in a few words or numbers."""
+    if summary.requested or summary.interrupted:
+        return "on request" if summary.requested else "interrupted"
+    measure = _headline_measure(summary)
+    return f"{change_of(measure)} with the change" if measure else ""
 
 
 def _fixed(summary: RunSummary) -> str:
@@ -145,7 +166,7 @@ def _why(summary: RunSummary) -> Iterator[Line]:
     result = summary.result
     if result.outcome in (Outcome.VERIFIED, *_UNCHANGED_WORDS) and not summary.at_work:
         return
-    if result.reason:
+    if result.reason and not (summary.requested and result.outcome is Outcome.ROLLED_BACK):
         yield from labelled("Why", _reason(summary), most=4)
 
 
@@ -153,34 +174,36 @@ def _steps(summary: RunSummary) -> Iterator[Line]:
     """Each step with its state and the numbers of its verification; below it what it changed."""
     if summary.result.outcome in _UNCHANGED_WORDS:
         return
-    most = max(1, _MAX_FIELD_LINES // max(1, len(summary.steps)))
+    most = lines_for_each([step.changes for step in summary.steps], _MAX_FIELD_LINES)
     for number, step in enumerate(summary.steps, 1):
-        yield _step(number, step)
+        yield _step(number, step, alone=len(summary.steps) == 1)
         back = step.state is StepState.ROLLED_BACK
         lines = field_lines(step.changes, back=back) if step.changes else []
         if len(lines) > most:
             lines = [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 4]} …"]
-        if step.state is not StepState.SKIPPED:
+        if step.state not in (StepState.SKIPPED, StepState.NOT_APPLIED):
             yield from (Line(line, rank=Rank.EVIDENCE) for line in lines)
 
 
-def _step(number: int, step: StepSummary) -> Line:
-    measure = headline_measure(step.measures)
-    end = f"{change_of(measure)}  {step.state}" if measure else str(step.state)
-    title = shortened(clean(step.title, 200), WIDTH - cell_len(end) - 8)
+def _step(number: int, step: StepSummary, *, alone: bool) -> Line:
+    """The title and the state, with what was measured at the end of the step: of one step that is the headline's."""
+    measure = None if alone else headline_measure(step.measures)
+    end = f"{value_after(measure)}  {step.state}" if measure else str(step.state)
+    title = fitted_text(clean(step.title, 200), WIDTH - cell_len(end) - 8)
     blanks = " " * max(2, WIDTH - 4 - cell_len(title) - cell_len(end))
     return Line(f" {number}  {title}{blanks}{end}", _STEP_STYLE.get(step.state, "bold"))
 
 
 def _measured(summary: RunSummary) -> Iterator[Line]:
     """The other measurements, each signal once."""
-    if summary.result.outcome in _UNCHANGED_WORDS or (summary.requested and not summary.verified):
+    outcome = summary.result.outcome
+    if outcome in _UNCHANGED_WORDS or outcome is Outcome.INCOMPLETE or summary.requested or summary.interrupted:
         return
     shown = _headline_measure(summary)
     found: dict[str, str] = {}
     for one in summary.result.measures:
         if shown is None or one.signal != shown.signal:
-            found.setdefault(one.signal, change_of(one))
+            found.setdefault(one.signal, short_change_of(one))
     if found:
         yield from labelled("Also", ", ".join(list(found.values())[:_MAX_MEASURES]), Rank.CHANGE)
 
@@ -221,6 +244,6 @@ def next_command(summary: RunSummary) -> str:
         return clean(result.next_step, 400)
     if result.outcome is Outcome.INCOMPLETE:
         return "latdoctor recover, or the commands above" if result.manual else "latdoctor recover"
-    if summary.plan is None or result.outcome in _UNCHANGED_WORDS:
+    if summary.plan is None:
         return f"latdoctor runs show {result.run}" if result.run else "latdoctor runs list"
     return diagnose_command(summary.plan.target)

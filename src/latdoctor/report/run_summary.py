@@ -50,7 +50,8 @@ class RunSummary:
     plan: Plan | None = None
     steps: tuple[StepSummary, ...] = ()
     slo_p99: float | None = None
-    requested: bool = False  # a person stopped it or rolled it back
+    requested: bool = False  # rolled back by `latdoctor rollback`
+    interrupted: bool = False  # by a signal or the kill switch
     unfinished: bool = False
     at_work: bool = False  # held by a run that only has to be waited for
 
@@ -73,8 +74,8 @@ def of_result(
         return RunSummary(result, slo_p99=slo_p99)
     state = next(iter(run_history.runs(entries)), None)
     steps = _steps(plan, state, entries, result.outcome)
-    asked = state is not None and state.asked
-    return RunSummary(_with_measures(result, entries), plan, steps, slo_p99, asked)
+    requested, interrupted = _by_operator(state, entries)
+    return RunSummary(_with_measures(result, entries), plan, steps, slo_p99, requested, interrupted)
 
 
 def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
@@ -88,9 +89,24 @@ def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
         playbook=state.plan.playbook,
     )
     steps = _steps(state.plan, state, entries, state.outcome)
+    requested, interrupted = _by_operator(state, entries)
     return RunSummary(
-        _with_measures(result, entries), state.plan, steps, requested=state.asked, unfinished=state.outcome is None
+        _with_measures(result, entries),
+        state.plan,
+        steps,
+        requested=requested,
+        interrupted=interrupted,
+        unfinished=state.outcome is None,
     )
+
+
+def _by_operator(state: RunState | None, entries: Iterable[JournalEntry]) -> tuple[bool, bool]:
+    """Whether the operator rolled the run back after its end, and whether the operator interrupted it."""
+    if state is None or not state.asked:
+        return False, False
+    kinds = [entry.kind for entry in entries]
+    ended_before = "run.closed" in kinds[: kinds.index("rollback.begun")]
+    return ended_before, not ended_before
 
 
 def _with_measures(result: Result, entries: Iterable[JournalEntry]) -> Result:
