@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import yaml
+from msgspec import Struct
 
 from latdoctor.errors import DefinitionError, Problem
 
@@ -29,12 +29,17 @@ _UNSAFE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200e\u200f\u202a-\u2
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Struct, frozen=True, gc=False):
     """A YAML value with its place: a str (every scalar is kept as written), a list or a mapping of Nodes."""
 
     value: str | tuple[Node, ...] | dict[str, Node]
-    where: str
+    file: str
+    line: int = 0  # from 1; 0 where unknown
+
+    @property
+    def where(self) -> str:
+        """`file:line`."""
+        return f"{self.file}:{self.line}" if self.line else self.file
 
     @property
     def text(self) -> str | None:
@@ -69,7 +74,11 @@ def parse(raw: bytes, name: str) -> Node:
         raise DefinitionError([Problem(name, f"larger than {MAX_BYTES} bytes")])
     problems: list[Problem] = []
     try:
-        node = _document(yaml.parse(raw.decode("utf-8"), Loader=_LOADER), name, problems)
+        loader = _LOADER(raw.decode("utf-8"))
+        try:
+            node = _document(loader.get_event, name, problems)
+        finally:
+            loader.dispose()
     except UnicodeDecodeError as error:
         raise DefinitionError([Problem(name, f"not UTF-8 at byte {error.start}")]) from error
     except yaml.MarkedYAMLError as error:
@@ -89,59 +98,64 @@ def _line(mark: object) -> int:
     return int(getattr(mark, "line", 0)) + 1
 
 
-def _scalar(value: str, where: str, problems: list[Problem]) -> str:
+def _check_characters(value: str, where: str, problems: list[Problem]) -> None:
     if not value.isascii() and _SURROGATE.search(value):
         problems.append(Problem(where, "holds half of a surrogate pair"))
     elif not value.isprintable() and _UNSAFE.search(value):
         problems.append(Problem(where, "holds a character that steers a terminal or turns text around"))
-    return value
 
 
-def _document(events: Iterator[yaml.Event], name: str, problems: list[Problem]) -> Node:
+# The events of PyYAML are told apart by type(): isinstance takes half of the time of reading.
+_NextEvent = Callable[[], Any]
+
+
+def _document(next_event: _NextEvent, name: str, problems: list[Problem]) -> Node:
     """The one document of the event stream, built in one pass: a bomb is refused before anything grows from it."""
     root: Node | None = None
-    for event in events:
+    while type(event := next_event()) is not yaml.StreamEndEvent:
         if isinstance(event, yaml.NodeEvent):
             if root is not None:
                 raise DefinitionError([Problem(f"{name}:{_line(event.start_mark)}", "a second document begins here")])
-            root = _node(event, events, name, problems, MAX_DEPTH)
+            root = _node(event, next_event, name, problems, MAX_DEPTH)
     if root is None:
         raise DefinitionError([Problem(name, "the file is empty")])
     return root
 
 
-def _node(event: yaml.Event, events: Iterator[yaml.Event], name: str, problems: list[Problem], depth: int) -> Node:
+def _node(event: Any, next_event: _NextEvent, name: str, problems: list[Problem], depth: int) -> Node:
     """The value that begins with `event`; at most `depth` levels of lists and mappings may open."""
-    where = f"{name}:{_line(event.start_mark)}"
-    if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-        raise DefinitionError([Problem(where, "aliases and anchors are not allowed")])
-    if getattr(event, "tag", None):
-        problems.append(Problem(where, "tags are not allowed"))
-    if isinstance(event, yaml.ScalarEvent):
-        return Node(_scalar(str(event.value), where, problems), where)
+    kind = type(event)
+    line = event.start_mark.line + 1
+    if kind is yaml.AliasEvent or event.anchor:
+        raise DefinitionError([Problem(f"{name}:{line}", "aliases and anchors are not allowed")])
+    if event.tag:
+        problems.append(Problem(f"{name}:{line}", "tags are not allowed"))
+    if kind is yaml.ScalarEvent:
+        if not (event.value.isascii() and event.value.isprintable()):
+            _check_characters(event.value, f"{name}:{line}", problems)
+        return Node(event.value, name, line)
     if depth == 0:
-        raise DefinitionError([Problem(where, f"nested deeper than {MAX_DEPTH} levels")])
-    children = (_node(child, events, name, problems, depth - 1) for child in _until_end(events))
-    if isinstance(event, yaml.SequenceStartEvent):
-        return Node(tuple(children), where)
+        raise DefinitionError([Problem(f"{name}:{line}", f"nested deeper than {MAX_DEPTH} levels")])
+    if kind is yaml.MappingStartEvent:
+        return Node(_mapping(next_event, name, problems, depth - 1), name, line)
+    items = []
+    while type(item := next_event()) is not yaml.SequenceEndEvent:
+        items.append(_node(item, next_event, name, problems, depth - 1))
+    return Node(tuple(items), name, line)
+
+
+def _mapping(next_event: _NextEvent, name: str, problems: list[Problem], depth: int) -> dict[str, Node]:
     fields: dict[str, Node] = {}
-    for key in children:
-        value_node = next(children)
+    while type(event := next_event()) is not yaml.MappingEndEvent:
+        key = _node(event, next_event, name, problems, depth)
+        value = _node(next_event(), next_event, name, problems, depth)
         if not key.text:
             problems.append(Problem(key.where, "a key must be a plain word"))
         elif key.text in fields:
             problems.append(Problem(key.where, f"the key {key.text!r} stands twice"))
         else:
-            fields[key.text] = value_node
-    return Node(fields, where)
-
-
-def _until_end(events: Iterator[yaml.Event]) -> Iterator[yaml.Event]:
-    """The events up to the end of the list or mapping that is open; the reader of each takes what belongs to it."""
-    for event in events:
-        if isinstance(event, yaml.CollectionEndEvent):
-            return
-        yield event
+            fields[key.text] = value
+    return fields
 
 
 def definition(path: Path, what: str, problems: list[Problem]) -> tuple[Fields, bytes] | None:

@@ -137,13 +137,12 @@ class Endless:
     def __init__(self) -> None:
         self.taken = 0
 
-    def parse(self, _text: str, **_options: object) -> Endless:
+    def __call__(self, _text: str) -> Endless:
         return self
 
-    def __iter__(self) -> Endless:
-        return self
+    def dispose(self) -> None: ...
 
-    def __next__(self) -> yaml.Event:
+    def get_event(self) -> yaml.Event:
         self.taken += 1
         mark = yaml.Mark("", 0, 0, 0, None, None)
         return yaml.SequenceStartEvent(None, None, True, mark, mark)
@@ -151,7 +150,7 @@ class Endless:
 
 def test_a_bomb_is_refused_before_it_is_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = Endless()
-    monkeypatch.setattr(yaml, "parse", endless.parse)
+    monkeypatch.setattr(strict_yaml, "_LOADER", endless)
     assert problems_of(b"x") == [f"r.yaml:1: nested deeper than {MAX_DEPTH} levels"]
     assert endless.taken == MAX_DEPTH + 1
 
