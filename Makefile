@@ -55,10 +55,10 @@ layers: $(READY) ## import-linter: no module imports upward
 check: test lint types layers ## everything that CI checks
 
 bench: $(READY) ## run the short benchmarks in bench/ (a minute or two)
-	@set -e; for name in $(BENCHES); do echo "bench/$$name.py"; $(BIN)/python "bench/$$name.py"; done
+	@set -e; for name in $(BENCHES); do echo "bench.$$name"; $(BIN)/python -m "bench.$$name"; done
 
 bench-long: $(READY) ## run the long ones (an hour and a half, on a machine that does nothing else)
-	@set -e; for name in $(LONG_BENCHES); do echo "bench/$$name.py"; $(BIN)/python "bench/$$name.py"; done
+	@set -e; for name in $(LONG_BENCHES); do echo "bench.$$name"; $(BIN)/python -m "bench.$$name"; done
 	@echo bench/peers; $(BIN)/python -m bench.peers
 
 lock: ## choose versions anew within pyproject.toml's ranges, and write requirements/

@@ -4,12 +4,11 @@ Usage: python -m bench.alerts [--alerts 1000] [--senders 8]
 
 Three storms: every alert in a notification of its own, of one group; the same once more (repetitions); every alert in a
 group of its own, which opens as many incidents. The listener is a process of its own and its journal a real one.
-Leaves with 1 where an alert was lost or journaled twice.
+The exit code is 1 where an alert was lost or journaled twice.
 """
 
 from __future__ import annotations
 
-import argparse
 import http.client
 import statistics
 import sys
@@ -21,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from bench.harness import arguments, print_result
 from latdoctor.incident import events
 from latdoctor.incident.state import decode_body
 from tests.incident.listening import Listener, listener
@@ -28,28 +28,35 @@ from tests.incident.made_alerts import alert, notification
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = arguments(__doc__)
     parser.add_argument("--alerts", type=int, default=1000)
     parser.add_argument("--senders", type=int, default=8)
-    given = parser.parse_args()
-    numbers = range(given.alerts)
+    options = parser.parse_args()
+    numbers = range(options.alerts)
     storms = {
         "one group, new": [notification([alert(n)], key="one") for n in numbers],
         "one group, again": [notification([alert(n)], key="one") for n in numbers],
-        "a group each, new": [notification([alert(given.alerts + n)], key=f"group-{n}") for n in numbers],
+        "a group each, new": [notification([alert(options.alerts + n)], key=f"group-{n}") for n in numbers],
     }
     with tempfile.TemporaryDirectory() as folder, listener(Path(folder)) as running:
-        print(f"{'storm':20} {'seconds':>8} {'p50 ms':>8} {'p99 ms':>8} {'entries':>8}")
+        found: dict[str, object] = {}
         for name, contents in storms.items():
             before = entries(running)
-            seconds, each = sent(running.url, contents, given.senders)
+            seconds, each = sent(running.url, contents, options.senders)
             median, tail = statistics.median(each), statistics.quantiles(each, n=100)[98]
-            print(f"{name:20} {seconds:8.2f} {median * 1e3:8.1f} {tail * 1e3:8.1f} {entries(running) - before:8}")
-        return counted(running, 2 * given.alerts)
+            found[name] = {
+                "seconds": round(seconds, 2),
+                "p50_ms": round(median * 1e3, 1),
+                "p99_ms": round(tail * 1e3, 1),
+                "entries": entries(running) - before,
+            }
+        found |= counted(running, 2 * options.alerts)
+    print_result(found, options.output)
+    return int(bool(found["lost"] or found["duplicated"]))
 
 
 def sent(url: str, contents: Sequence[bytes], senders: int) -> tuple[float, list[float]]:
-    """How long all of it took, and each answer (seconds)."""
+    """The seconds of all requests together, and of each response."""
     place, waiting, each = urlsplit(url), list(contents), []
 
     def send() -> None:
@@ -80,12 +87,13 @@ def entries(running: Listener) -> int:
     return sum(len(incident.entries) for incident in running.incidents)
 
 
-def counted(running: Listener, expected: int) -> int:
-    told = (decode_body(entry, events.AlertsReceived) for one in running.incidents for entry in one.of(events.ALERTED))
-    found = Counter(one.fingerprint for piece in told for one in piece.alerts)
-    doubled = sum(count > 1 for count in found.values())
-    print(f"{len(running.incidents)} incidents; {expected - len(found)} of {expected} alerts lost, {doubled} doubled")
-    return int(doubled > 0 or len(found) != expected)
+def counted(running: Listener, expected: int) -> dict[str, int]:
+    received = (
+        decode_body(entry, events.AlertsReceived) for one in running.incidents for entry in one.of(events.ALERTED)
+    )
+    found = Counter(one.fingerprint for batch in received for one in batch.alerts)
+    duplicated = sum(count > 1 for count in found.values())
+    return {"incidents": len(running.incidents), "lost": expected - len(found), "duplicated": duplicated}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Records the diagnoses of many inputs as JSON, and compares two such records after a rename.
 
-Usage: python bench/compare_diagnoses.py record MANIFEST OUTFOLDER [--map FILE] [--jobs N]
-       python bench/compare_diagnoses.py compare BEFORE AFTER [--map FILE] [--show N]
+Usage: python -m bench.compare_diagnoses record MANIFEST OUTFOLDER [--map FILE] [--jobs N]
+       python -m bench.compare_diagnoses compare BEFORE AFTER [--map FILE] [--show N]
 
 `record` runs each line of MANIFEST ({"id", "cwd", "args"}) with the latdoctor of this interpreter, and writes
 OUTFOLDER/<id>.json and manifest.jsonl. `compare` prints what differs; exit 0 where nothing does. --map is JSON:

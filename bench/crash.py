@@ -1,14 +1,13 @@
-"""Kills a run, a rollback and a recovery at each of their calls, and fails each call, and counts how the target stands.
+"""Kills a run, a rollback and a recovery at each of their calls, fails each call, and counts the states of the target.
 
 Usage: python -m bench.crash [--only recover] [--every 1] [--results crash.json] [--write docs/remediation.md]
 
-It takes ten minutes (Linux, x86-64). With --results the rows of earlier parts are kept there, so that it can be done in
-parts; with --write the table takes its place in that page. Leaves with 1 where anything stood between.
+It takes ten minutes (Linux, x86-64). --results stores the rows of earlier parts, so that it can run in parts; --write
+replaces the table in that page. The exit code is 1 where a target was left between two states.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import sys
@@ -18,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench.harness import arguments, log, markdown, print_result
 from tests.crash.killing import Begin, Left, Sweep
 
 MARKS = "<!-- python -m bench.crash -->", "<!-- end -->"
@@ -25,7 +25,7 @@ MARKS = "<!-- python -m bench.crash -->", "<!-- end -->"
 
 @dataclass(frozen=True)
 class Row:
-    """`caught`: how often it was not as it has to be."""
+    """`caught`: how often a requirement was violated."""
 
     name: str
     calls: int
@@ -67,7 +67,7 @@ def counted(name: str, begin: Begin, left: Sequence[Left]) -> Row:
     stands = Counter(one.stands for one in left)
     codes = Counter(str(one.code) for one in left if one.code >= 0)
     for one in [one for one in left if one.flaws][:5]:
-        print(f"{name}, at {one.point} ({one.call}): {'; '.join(one.flaws)}", file=sys.stderr)
+        log(f"{name}, at {one.point} ({one.call}): {'; '.join(one.flaws)}")
     caught = sum(bool(one.flaws) for one in left)
     return Row(
         name, len(begin.calls), len(left), stands["before"], stands["after"], caught, dict(sorted(codes.items()))
@@ -75,20 +75,17 @@ def counted(name: str, begin: Begin, left: Sequence[Left]) -> Row:
 
 
 def table(found: Sequence[Row]) -> str:
-    lines = [
-        "| what | calls | tried | before | after | not as it has to be | exit codes |",
-        "|---|---|---|---|---|---|---|",
+    columns = ("what", "calls", "tried", "before", "after", "violations", "exit codes")
+    codes = [", ".join(f"{code}: {count}" for code, count in row.codes.items()) or "–" for row in found]
+    rows = [
+        (row.name, row.calls, row.tried, row.before, row.after, row.caught, code)
+        for row, code in zip(found, codes, strict=True)
     ]
-    for row in found:
-        codes = ", ".join(f"{code}: {count}" for code, count in row.codes.items()) or "–"
-        lines.append(
-            f"| {row.name} | {row.calls} | {row.tried} | {row.before} | {row.after} | {row.caught} | {codes} |"
-        )
-    return "\n".join(lines)
+    return "\n".join(markdown(columns, rows))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--only", action="append", default=[], help="rows with this word")
     parser.add_argument("--every", type=int, default=1, help="each n-th call")
     parser.add_argument("--results", type=Path)
@@ -99,15 +96,15 @@ def main() -> int:
         kept = {row["name"]: Row(**row) for row in json.loads(chosen.results.read_text())}
     for row in rows(chosen.only, chosen.every):
         kept[row.name] = row
-        print(f"{row.name}: {row.tried} tried, {row.caught} not as it has to be", file=sys.stderr)
+        log(f"{row.name}: {row.tried} tried, {row.caught} violations")
         if chosen.results:
             chosen.results.write_text(json.dumps([asdict(one) for one in kept.values()], indent=1))
-    made = table(list(kept.values()))
-    print(made)
+    found = table(list(kept.values()))
+    print_result(list(kept.values()), chosen.output, found)
     if chosen.write:
         begin, end = MARKS
         page = chosen.write.read_text()
-        chosen.write.write_text(re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{made}\n{end}", page, flags=re.DOTALL))
+        chosen.write.write_text(re.sub(f"{begin}.*?{end}", lambda _: f"{begin}\n{found}\n{end}", page, flags=re.DOTALL))
     return int(any(row.caught and "mutant" not in row.name for row in kept.values()))
 
 

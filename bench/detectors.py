@@ -1,14 +1,13 @@
-"""How often the detectors speak falsely on healthy data, and how often truly on sick data.
+"""The false alarm rates of the detectors on healthy data, and their detection rates on faulty data.
 
-Usage: python bench/detectors.py [--runs 200] [--seed 0] [--page docs/detectors.md]
-Healthy latencies of single requests come from four makers: lognormal, rounded to a millisecond, with a heavy tail
-(Pareto, shape 1.5), and those of a queue (an M/G/1 queue at 80 %, by Lindley's recursion: neighbours are alike). Each
-detector is asked as it is asked in a diagnosis; a rate is told with its 95 % Wilson interval.
+Usage: python -m bench.detectors [--runs 200] [--seed 0] [--page docs/detectors.md]
+Healthy request latencies have four distributions: lognormal, rounded to a millisecond, with a heavy tail (Pareto, shape
+1.5), and those of a queue (M/G/1 at 80 %, by Lindley's recursion: successive ones are correlated). Each detector is
+called as in a diagnosis. Rates have 95 % Wilson intervals.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -16,33 +15,34 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from bench.harness import arguments, markdown, print_result
 from latdoctor.detectors.arrival_change import arrival_changes
 from latdoctor.detectors.effect_size import compare_latencies
 from latdoctor.detectors.latency_modes import SMALLEST, find_peaks
 from latdoctor.detectors.periodicity import find_pulse
+from latdoctor.evaluation.statistics import proportion
 from latdoctor.evidence.model import Evidence, Origin, Series
 
 Numbers = NDArray[np.float64]
 Random = np.random.Generator
-Maker = Callable[[Random], tuple[Numbers, Numbers]]  # times and latencies, both in seconds
+Generator = Callable[[Random], tuple[Numbers, Numbers]]  # times and latencies, both in seconds
 
 SECONDS, RATE = 30.0, 100.0
 
 PAGE = """
-# Detectors, and how often they speak falsely
+# Detectors and their error rates
 
-A detector (`src/latdoctor/detect/`) derives readings that no source gives. Each states its method, its limits and their
-source at the head of its module. Here is what they do with data that is known to be healthy or sick: 3000 requests in
-30 s, made anew for each of the runs. Rates with their 95 % Wilson intervals.
+A detector (`src/latdoctor/detectors/`) derives readings that no source provides. The docstring of its module has its
+method, its limits and their references. The tables have the rates at which each detector fires on data that is known to
+be healthy or faulty: 3000 requests in 30 s, generated anew for each run. Rates have 95 % Wilson intervals.
 
-* *pulse*: a period in the latencies of single requests (`latency.pulse_period`). The sick ones stop for 60 ms every
-  500 ms.
-* *two peaks*: a second group of latencies (`latency.modes`), told by the dip test or by its valley.
-* *dip p < 1 %*: Hartigan's dip test alone, blind to small groups.
+* *pulse*: a period in request latencies (`latency.pulse_period`). The faulty service stops for 60 ms every 500 ms.
+* *two peaks*: a second group of latencies (`latency.modes`), detected by the dip test or by its valley.
+* *dip p < 1 %*: Hartigan's dip test alone, which does not detect small groups.
 * *before/after*: the first half against the second, by Cliff's delta and the means of blocks.
-* *arrivals change*: `arrival.jump` or `arrival.drop`. The requests of all these samples come evenly.
+* *arrivals change*: `arrival.jump` or `arrival.drop`. The arrivals of all these samples are uniform.
 
-The onset of a slow time (`latency.onset`) is measured in `tests/detectors/test_onset.py`.
+The onset of a slowdown (`latency.onset`) is measured in `tests/detectors/test_onset.py`.
 """
 
 
@@ -75,31 +75,31 @@ def queued(random: Random) -> tuple[Numbers, Numbers]:
 
 
 def pulsing(random: Random) -> tuple[Numbers, Numbers]:
-    """Every half second everything stops for 60 ms: who comes then waits for its end."""
+    """The service stops for 60 ms every 500 ms; requests that arrive meanwhile wait for its end."""
     times, values = lognormal(random)
     phase = times % 0.5
     return times, values + np.where(phase < 0.06, 0.06 - phase, 0.0)
 
 
-def two_groups(share: float) -> Maker:
-    def made(random: Random) -> tuple[Numbers, Numbers]:
+def two_groups(share: float) -> Generator:
+    def generate(random: Random) -> tuple[Numbers, Numbers]:
         times, values = lognormal(random)
         return times, np.where(random.random(len(times)) < share, values * 30, values)
 
-    return made
+    return generate
 
 
-HEALTHY: Mapping[str, Maker] = {
+HEALTHY: Mapping[str, Generator] = {
     "lognormal": lognormal,
     "rounded": rounded,
     "heavy tail": heavy,
     "queue at 80 %": queued,
 }
-SICK: Mapping[str, Maker] = {
+FAULTY: Mapping[str, Generator] = {
     "pulse of 500 ms": pulsing,
-    "20 % of them 30 x slower": two_groups(0.2),
-    "5 % of them 30 x slower": two_groups(0.05),
-    "2 % of them 30 x slower": two_groups(0.02),
+    "20 % of requests 30 x slower": two_groups(0.2),
+    "5 % of requests 30 x slower": two_groups(0.05),
+    "2 % of requests 30 x slower": two_groups(0.02),
 }
 
 
@@ -124,7 +124,7 @@ def differs(times: Numbers, values: Numbers, _: Random) -> bool:
 def arrivals_change(times: Numbers, _values: Numbers, _: Random) -> bool:
     counts = np.bincount(times.astype(int), minlength=int(SECONDS)).astype(float)[: int(SECONDS)]
     series = Series(
-        "arrival.rate", "replica/0", tuple(float(n + 1) for n in range(len(counts))), tuple(counts), Origin("made")
+        "arrival.rate", "replica/0", tuple(float(n + 1) for n in range(len(counts))), tuple(counts), Origin("synthetic")
     )
     return any(one.value != 1.0 for one in arrival_changes(Evidence(series=(series,))).readings)  # jump or drop
 
@@ -138,39 +138,38 @@ DETECTORS: Mapping[str, Callable[[Numbers, Numbers, Random], bool]] = {
 }
 
 
-def rate(maker: Maker, detector: Callable[[Numbers, Numbers, Random], bool], runs: int, seed: int) -> str:
-    fired = sum(detector(*maker(random), random) for random in map(np.random.default_rng, range(seed, seed + runs)))
-    low, high = wilson(fired, runs)
-    return f"{fired / runs:5.1%} ({low:.1%} to {high:.1%})"
-
-
-def wilson(hits: int, runs: int) -> tuple[float, float]:
-    share, z2 = hits / runs, 1.96**2
-    middle, half = share + z2 / (2 * runs), 1.96 * math.sqrt(share * (1 - share) / runs + z2 / (4 * runs**2))
-    return (max(0.0, (middle - half) / (1 + z2 / runs)), min(1.0, (middle + half) / (1 + z2 / runs)))
+def rate(generator: Generator, detector: Callable[[Numbers, Numbers, Random], bool], runs: int, seed: int) -> str:
+    fired = sum(detector(*generator(random), random) for random in map(np.random.default_rng, range(seed, seed + runs)))
+    share = proportion(fired, runs)
+    return f"{share.value:5.1%} ({share.low:.1%} to {share.high:.1%})"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--page", type=Path, help="write it as a page, with what the detectors are")
-    chosen = parser.parse_args()
-    lines = list(table(chosen.runs, chosen.seed))
-    print("\n".join(lines))
-    if chosen.page:
-        made = f"`python bench/detectors.py --runs {chosen.runs} --page {chosen.page}` made this page."
-        chosen.page.write_text("\n".join((PAGE.strip(), "", made, "", *lines)).rstrip() + "\n")
+    parser.add_argument("--page", type=Path, help="write the tables and their explanation to this file")
+    options = parser.parse_args()
+    found = {
+        title: {
+            name: {
+                detector: rate(generator, fires, options.runs, options.seed) for detector, fires in DETECTORS.items()
+            }
+            for name, generator in generators.items()
+        }
+        for title, generators in (("healthy: false alarms", HEALTHY), ("faulty: detected", FAULTY))
+    }
+    tables = list(_tables(found))
+    print_result(found, options.output, "\n".join(tables))
+    if options.page:
+        origin = f"`python -m bench.detectors --runs {options.runs} --page {options.page}` wrote this page."
+        options.page.write_text("\n".join((PAGE.strip(), "", origin, *tables)) + "\n")
 
 
-def table(runs: int, seed: int) -> Iterator[str]:
-    for title, makers in (("healthy: how often falsely", HEALTHY), ("sick: how often at all", SICK)):
-        yield f"| {title} | " + " | ".join(DETECTORS) + " |"
-        yield "|---|" + "---|" * len(DETECTORS)
-        for name, maker in makers.items():
-            cells = (rate(maker, detector, runs, seed) for detector in DETECTORS.values())
-            yield f"| {name} | " + " | ".join(cells) + " |"
+def _tables(found: Mapping[str, Mapping[str, Mapping[str, str]]]) -> Iterator[str]:
+    for title, rows in found.items():
         yield ""
+        yield from markdown((title, *DETECTORS), [(name, *rates.values()) for name, rates in rows.items()])
 
 
 if __name__ == "__main__":

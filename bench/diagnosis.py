@@ -1,18 +1,16 @@
-"""What a diagnosis costs: 300 signals, 200 findings and 60 causes, for one replica and for many; and how long after its
-window a live answer is there.
+"""The cost of a diagnosis (300 signals, 200 findings, 60 causes) for one replica and for many, and the time from the
+end of the window to a live answer.
 
-Usage: python bench/diagnosis.py [--runs 15] [--replicas 1 2 4 8 16]
-Prints JSON: medians of processor time in milliseconds, what each further replica adds to them (a straight line has one
-figure for all), the wall time that `latdoctor diagnose --server URL --window 3s` takes beyond its window, and the state
-of the machine. The rules are those that are shipped, and made ones beside them up to that number; the values are such
-that about a tenth of the findings hold, so that sets of three causes are summed.
+Usage: python -m bench.diagnosis [--runs 15] [--replicas 1 2 4 8 16]
+Prints medians of processor time in milliseconds, the increase per further replica (equal figures are a linear cost),
+the wall time of `latdoctor diagnose --server URL --window 3s` beyond its window, and the state of the machine.
+Synthetic rules are added to the shipped ones up to these numbers. About a tenth of the findings hold, so that sets of
+three causes are summed.
 """
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import statistics
 import subprocess
 import sys
@@ -22,6 +20,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
 from random import Random
 
+from bench.harness import arguments, print_result
 from latdoctor.conditions.ast import Comparison, Constant, SignalTerm, signals_of
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
@@ -33,8 +32,8 @@ from latdoctor.evidence.model import Evidence, Origin, Reading, Subject, Window
 
 SIGNALS, FINDINGS, CAUSES = 300, 200, 60
 LIMIT_MS, LIMIT_AFTER_WINDOW = 50.0, 5.0
-HOLDS = 0.1  # share of the findings that shall hold
-WINDOW = 3.0  # seconds of the live look
+HOLDS = 0.1  # share of the findings that hold
+WINDOW = 3.0  # seconds of the live observation
 PAGE = b"""# TYPE vllm:num_requests_running gauge
 vllm:num_requests_running{model_name="m"} 3
 # TYPE vllm:num_requests_waiting gauge
@@ -45,15 +44,23 @@ vllm:request_success_total{model_name="m",finished_reason="stop"} 100
 
 
 def rules() -> RuleSet:
-    """The shipped ones, and as many made ones as are missing."""
+    """The shipped rules, and as many synthetic ones as are missing."""
     shipped = rule_loader.shipped()
     findings = [*shipped.findings, *(_finding(number) for number in range(FINDINGS - len(shipped.findings)))]
     causes = list(shipped.causes)
-    own = [finding.id for finding in findings if finding.id.startswith("made-")]
+    own = [finding.id for finding in findings if finding.id.startswith("synthetic-")]
     for number in range(CAUSES - len(causes)):
         expected = own[number * 3 % len(own) :][:3]
         causes.append(
-            Cause(f"made.cause.{number}", "made", "framework", "warning", 1.0, dict.fromkeys(expected, 0.9), "made:1")
+            Cause(
+                f"synthetic.cause.{number}",
+                "synthetic",
+                "framework",
+                "warning",
+                1.0,
+                dict.fromkeys(expected, 0.9),
+                "synthetic:1",
+            )
         )
     return RuleSet(tuple(findings[:FINDINGS]), tuple(causes[:CAUSES]))
 
@@ -61,7 +68,7 @@ def rules() -> RuleSet:
 def _finding(number: int) -> Finding:
     signal = _values()[number]
     when = Comparison(SignalTerm(signal), ">", Constant((1.0,), "1"), f"{signal} > 1")
-    return Finding(f"made-{number:03}", f"{{{signal}}}", when, 0.02, "made", "made:1", tier="framework")
+    return Finding(f"synthetic-{number:03}", f"{{{signal}}}", when, 0.02, "synthetic", "synthetic:1", tier="framework")
 
 
 def _values() -> list[str]:
@@ -69,7 +76,7 @@ def _values() -> list[str]:
 
 
 def evidence(of: RuleSet, replicas: int) -> Evidence:
-    """`SIGNALS` values of each replica: those that the findings read first."""
+    """SIGNALS values of each replica, first those that the findings read."""
     read = {name for finding in of.findings for name in signals_of(finding.when) if name in catalogue()}
     plain = [name for name in _values() if name in read] + [name for name in _values() if name not in read]
     subjects = [Subject(f"replica/{number}") for number in range(replicas)]
@@ -78,7 +85,7 @@ def evidence(of: RuleSet, replicas: int) -> Evidence:
         random = Random(subject.id)
         for name in plain[:SIGNALS]:
             value = 10 ** random.uniform(0, 6) if random.random() < HOLDS else 10 ** random.uniform(-6, -2)
-            readings.append(Reading(name, subject.id, value, Origin("made", name)))
+            readings.append(Reading(name, subject.id, value, Origin("synthetic", name)))
     return Evidence(subjects=tuple(subjects), readings=tuple(readings))
 
 
@@ -86,14 +93,14 @@ def processor_ms(of: RuleSet, replicas: int, runs: int) -> tuple[float, int]:
     """The median, and how many findings fired."""
     taken, fired = [], 0
     for number in range(runs + 1):
-        seen = evidence(of, replicas)  # anew: what it remembers of itself is part of the work
-        case = Case(Context("bench", slo_p99=0.5), Window(0.0, 10.0), seen, {})
+        collected = evidence(of, replicas)  # anew, because its caches are part of the cost
+        case = Case(Context("bench", slo_p99=0.5), Window(0.0, 10.0), collected, {})
         gc.collect()
         started = time.process_time()
-        made = diagnose(case, of, Stamp("bench", "2026-01-01T00:00:00Z"))
+        diagnosis = diagnose(case, of, Stamp("bench", "2026-01-01T00:00:00Z"))
         if number:  # the first one warms up
             taken.append((time.process_time() - started) * 1000)
-        fired = sum(check.status == "fired" for check in made.checks)
+        fired = sum(check.status == "fired" for check in diagnosis.checks)
     return statistics.median(taken), fired
 
 
@@ -107,7 +114,7 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(PAGE)
 
     def log_message(self, *_: object) -> None:
-        """Says nothing."""
+        """Log nothing."""
 
 
 def after_the_window(runs: int) -> float:
@@ -128,7 +135,7 @@ def after_the_window(runs: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--replicas", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     chosen = parser.parse_args()
@@ -150,7 +157,7 @@ def main() -> None:
         "within_limits": first < LIMIT_MS and after < LIMIT_AFTER_WINDOW,
         "machine": state(),
     }
-    print(json.dumps(report, indent=1))
+    print_result(report, chosen.output)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,19 @@
 """Runs every scenario and diagnoses it before, during and after its incident: one table.
 
-Usage: python bench/faults.py [SCENARIO …] [--seed 1] [--confirm] [--output FILE] [--table FILE] [--keep FOLDER]
+Usage: python -m bench.faults [SCENARIO …] [--seed 1] [--confirm] [--results FILE] [--table FILE] [--keep FOLDER]
 Each phase is diagnosed as by `latdoctor diagnose` (baseline: the phase before the incident). A fault moves its evidence
 where findings that its cause expects fire during the incident and did not before; the evidence recovers where they no
 longer fire in the phase after. A finding is specific where at most three causes expect it.
-A line is printed for each scenario. Scenarios in FILE of --output (JSON lines) are not repeated, so the whole (about 40
-minutes on an idle machine) can be run in several steps. FOLDER of --keep has the evidence of each phase as bundles; the
+A line is logged for each scenario. Scenarios in FILE of --results (JSON lines) are not repeated, so the whole (about 40
+minutes on an idle machine) can run in several steps. FOLDER of --keep has the evidence of each phase as bundles; the
 table is computed from these with the current rules, so a changed rule needs no new run.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +22,7 @@ from queue import Queue
 import msgspec
 from msgspec import Struct
 
+from bench.harness import arguments, log, markdown, print_result
 from latdoctor import __version__
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.session import look_now, rule_set, seen, the_diagnosis
@@ -43,13 +42,13 @@ OBSERVED = ("before", INCIDENT, "after")
 
 
 class Row(Struct, frozen=True):
-    """One scenario. `p99` in seconds by phase; findings by phase, as far as a cause of the truth expects them."""
+    """One scenario. `p99` in seconds by phase; findings by phase, as far as an injected cause expects them."""
 
     scenario: str
     seed: int
     rate: float
     p99: dict[str, float | None]
-    truth: tuple[CauseEffect, ...]
+    injected: tuple[CauseEffect, ...]
     fired: dict[str, tuple[str, ...]]
     named: dict[str, tuple[str, ...]]
     verdict: dict[str, str]
@@ -58,25 +57,25 @@ class Row(Struct, frozen=True):
 
     @property
     def moved(self) -> tuple[str, ...]:
-        """What fired during the incident and did not before."""
+        """The findings that fired during the incident and not before."""
         return tuple(name for name in self.fired.get(INCIDENT, ()) if name not in self.fired.get("before", ()))
 
     @property
     def stayed(self) -> tuple[str, ...]:
-        """What still fires afterwards."""
+        """Those that still fire afterwards."""
         return tuple(name for name in self.moved if name in self.fired.get("after", ()))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("scenarios", nargs="*")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--confirm", action="store_true", help="repeat without each cause that can be left out")
-    parser.add_argument("--output", type=Path, help="JSON lines; its scenarios are not repeated")
+    parser.add_argument("--results", type=Path, help="JSON lines; its scenarios are not repeated")
     parser.add_argument("--table", type=Path, help="the table, as Markdown")
     parser.add_argument("--keep", type=Path, help="a folder for the evidence of each phase, as bundles")
     chosen = parser.parse_args()
-    rows = _known(chosen.output)
+    rows = _known(chosen.results)
     scenarios = chosen.scenarios or list(names())
     for name in scenarios:
         if any(row.scenario == name and row.seed == chosen.seed for row in rows):
@@ -84,16 +83,16 @@ def main() -> None:
         try:
             row = _row(find(name), chosen.seed, chosen.confirm, chosen.keep)
         except LatdoctorError as error:
-            print(f"{name}: {error}", file=sys.stderr, flush=True)
+            log(f"{name}: {error}")
             continue
         rows.append(row)
-        print(_line(row), file=sys.stderr, flush=True)
-        if chosen.output:
-            with chosen.output.open("ab") as kept:
+        log(_line(row))
+        if chosen.results:
+            with chosen.results.open("ab") as kept:
                 kept.write(msgspec.json.encode(row) + b"\n")
-    shown = [_judged_again(row, chosen.keep) for row in rows if row.scenario in scenarios]
+    shown = [_diagnosed_again(row, chosen.keep) for row in rows if row.scenario in scenarios]
     table = "\n".join(_table(shown)) + "\n"
-    sys.stdout.write(table)
+    print_result(shown, chosen.output, table)
     if chosen.table:
         chosen.table.write_text(table)
 
@@ -110,16 +109,16 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
     baseline: Baseline | None = None
     seconds = {phase.name: phase.seconds for phase in scenario.phases}
     with ThreadPoolExecutor(1) as beside:
-        playing = beside.submit(run_scenario, scenario, seed, RunObserver(on_phase=stages.put))
-        playing.add_done_callback(lambda _: stages.put(None))
+        running = beside.submit(run_scenario, scenario, seed, RunObserver(on_phase=stages.put))
+        running.add_done_callback(lambda _: stages.put(None))
         while (stage := stages.get()) is not None:
             if stage.phase in OBSERVED:
-                bundle = _look(stage, seconds[stage.phase], baseline)
+                bundle = _observe(stage, seconds[stage.phase], baseline)
                 baseline = baseline or baselines.record(seen(bundle)[0], "before", "")
                 diagnoses[stage.phase] = the_diagnosis(bundle, rule_set(()))
                 if keep is not None:
                     save(bundle, _kept(keep, scenario.id, seed, stage.phase), __version__)
-        report = playing.result()
+        report = running.result()
     if confirming:
         report = confirm_causes(scenario, report)
     row = Row(
@@ -127,7 +126,7 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
         seed=seed,
         rate=report.rate,
         p99={phase.name: phase.p99 for phase in report.phases},
-        truth=report.truth,
+        injected=report.truth,
         fired={},
         named={},
         verdict={},
@@ -138,7 +137,7 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
 
 
 def _with_diagnoses(row: Row, diagnoses: Mapping[str, Diagnosis]) -> Row:
-    expected = {name for truth in row.truth for name in rule_set(()).cause[truth.cause].expects}
+    expected = {name for effect in row.injected for name in rule_set(()).cause[effect.cause].expects}
     return msgspec.structs.replace(
         row,
         fired={
@@ -155,7 +154,7 @@ def _with_diagnoses(row: Row, diagnoses: Mapping[str, Diagnosis]) -> Row:
     )
 
 
-def _judged_again(row: Row, kept: Path | None) -> Row:
+def _diagnosed_again(row: Row, kept: Path | None) -> Row:
     """`row` diagnosed again with the current rules, where its evidence was kept."""
     if kept is None:
         return row
@@ -170,7 +169,7 @@ def _kept(folder: Path, scenario: str, seed: int, phase: str) -> Path:
     return folder / f"{scenario}-{seed}-{phase}.tar.zst"
 
 
-def _look(stage: PhaseStart, seconds: float, baseline: Baseline | None) -> Bundle:
+def _observe(stage: PhaseStart, seconds: float, baseline: Baseline | None) -> Bundle:
     settling = min(SETTLING, seconds / 4)
     time.sleep(settling)
     given = SourceOptions(
@@ -190,39 +189,49 @@ def _own() -> frozenset[str]:
 
 def _line(row: Row) -> str:
     tail = " → ".join(f"{name} {_ms(row.p99[name])}" for name in row.p99)
-    truth = ", ".join(f"{one.cause} ({_moves(one)})" for one in row.truth) or "nothing"
-    seen_ = f"moved {', '.join(row.moved) or 'nothing'}; stayed {', '.join(row.stayed) or 'nothing'}"
-    return (
-        f"{row.scenario}: {tail} | {truth} | {seen_} | named {', '.join(row.named.get(INCIDENT, ())) or 'nothing'}"
-        + (f" | SPOILED {'; '.join(row.spoiled)}" if row.spoiled else "")
-    )
+    injected = ", ".join(f"{one.cause} ({_moves(one)})" for one in row.injected) or "nothing"
+    findings = f"moved {', '.join(row.moved) or 'nothing'}; stayed {', '.join(row.stayed) or 'nothing'}"
+    named = ", ".join(row.named.get(INCIDENT, ())) or "nothing"
+    spoiled = f" | SPOILED {'; '.join(row.spoiled)}" if row.spoiled else ""
+    return f"{row.scenario}: {tail} | {injected} | {findings} | named {named}{spoiled}"
 
 
 def _table(rows: Sequence[Row]) -> Iterator[str]:
     own = _own()
-    yield "| scenario | P99 before → incident → after | injected (raises P99 alone) | changed evidence | recovered |"
-    yield "|---|---|---|---|---|"
-    for row in sorted(rows, key=lambda one: (one.scenario, one.seed)):
-        tail = " → ".join(_ms(row.p99.get(name)) for name in OBSERVED)
-        truth = ", ".join(f"`{one.cause}` ({_moves(one)})" for one in row.truth) or "nothing"
-        moved = ", ".join(f"**{name}**" if name in own else name for name in row.moved) or "-"
-        back = "no: " + ", ".join(row.stayed) if row.stayed else "yes" if row.moved else "-"
-        yield f"| {row.scenario}{' (spoiled)' if row.spoiled else ''} | {tail} | {truth} | {moved} | {back} |"
-    injected = [row for row in rows if row.truth]
+    columns = (
+        "scenario",
+        "P99 before → incident → after",
+        "injected (raises P99 alone)",
+        "changed evidence",
+        "recovered",
+    )
+    ordered = sorted(rows, key=lambda one: (one.scenario, one.seed))
+    yield from markdown(columns, [_cells(row, own) for row in ordered])
+    injected = [row for row in rows if row.injected]
     counts: Mapping[str, int] = {
         "change specific evidence": sum(any(name in own for name in row.moved) for row in injected),
-        "see it recover": sum(bool(row.moved) and not row.stayed for row in injected),
-        "raise P99 by each cause alone": sum(all(one.moves for one in row.truth) for row in injected),
+        "recover": sum(bool(row.moved) and not row.stayed for row in injected),
+        "raise P99 by each cause alone": sum(all(one.moves for one in row.injected) for row in injected),
         "are named first in the incident": sum(
-            row.named.get(INCIDENT, ("",))[:1] in [(one.cause,) for one in row.truth] for row in injected
+            row.named.get(INCIDENT, ("",))[:1] in [(one.cause,) for one in row.injected] for row in injected
         ),
     }
     yield ""
     yield f"Of {len(injected)} runs with a fault: " + ", ".join(f"{n} {what}" for what, n in counts.items()) + "."
 
 
+def _cells(row: Row, own: Set[str]) -> tuple[str, ...]:
+    return (
+        f"{row.scenario}{' (spoiled)' if row.spoiled else ''}",
+        " → ".join(_ms(row.p99.get(name)) for name in OBSERVED),
+        ", ".join(f"`{one.cause}` ({_moves(one)})" for one in row.injected) or "nothing",
+        ", ".join(f"**{name}**" if name in own else name for name in row.moved) or "-",
+        "no: " + ", ".join(row.stayed) if row.stayed else "yes" if row.moved else "-",
+    )
+
+
 def _moves(one: CauseEffect) -> str:
-    return {True: "yes", False: "no", None: "not tried"}[one.moves]
+    return {True: "yes", False: "no", None: "not tested"}[one.moves]
 
 
 def _ms(seconds: float | None) -> str:

@@ -1,11 +1,11 @@
-"""Feeds a parser with damaged input for a while: any bytes must give a result or a typed error, soon.
+"""Feeds a parser with damaged input: any bytes must give a result or a typed error within LONGEST seconds.
 
-    python bench/fuzz.py torch_trace --seconds 60
-    python bench/fuzz.py torch_trace --seeds FOLDER    # begins with the files in it, beside the ones it knows
+    python -m bench.fuzz torch_trace --seconds 60
+    python -m bench.fuzz torch_trace --seeds FOLDER    # begins with the files in it, beside the built-in ones
 
 With atheris installed (pip install atheris) coverage guides it; without, the seeds are damaged at random, which finds
-less. What broke a parser is written to the current folder, and the exit code is 1. Give that file as the only seed to
-see it again.
+less. An input on which a parser fails is written to the current folder, and the exit code is 1. Pass that file as the
+only seed to reproduce the failure.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, ModuleType
 
+from bench.harness import log
+
 try:
     import atheris
 except ImportError:
@@ -28,7 +30,6 @@ except ImportError:
 
 LONGEST = 10  # s for one input
 MOST = 4 << 30  # bytes of address space
-FIXTURES = Path(__file__).resolve().parent.parent / "fixtures"
 TRACE = b"""{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 1.5, "dur": 5,
 "args": {"External id": 1}}, {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 8, "dur": 50, "args": {"device": 0}},
 {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD (Pageable -> Device)", "ts": 90, "dur": 5,
@@ -37,7 +38,7 @@ TRACE = b"""{"traceEvents": [{"ph": "X", "cat": "cuda_runtime", "name": "cudaLau
 
 @dataclass(frozen=True)
 class Parser:
-    """`parse` takes the bytes and may raise what a bad source raises; `seeds` are inputs to begin with."""
+    """`parse` takes the bytes and may raise SourceError; `seeds` are the first inputs."""
 
     parse: Callable[[bytes], object]
     seeds: Sequence[bytes] = (b"",)
@@ -99,7 +100,7 @@ def damaged(seeds: Sequence[bytes], chance: random.Random) -> bytes:
 
 
 def watched(parser: Parser) -> Callable[[bytes], None]:
-    """The parser with its bounds: what takes too long raises."""
+    """The parser with a time limit: a slower input raises TimeoutError."""
 
     def too_long(number: int, frame: FrameType | None) -> None:
         raise TimeoutError(f"an input took more than {LONGEST} s")
@@ -123,13 +124,13 @@ def at_random(run: Callable[[bytes], None], seeds: Sequence[bytes], seconds: flo
         count += 1
         try:
             run(data)
-        except Exception:  # noqa: BLE001 — whatever else it is, it is what is looked for
+        except Exception:  # noqa: BLE001 — any other exception is a failure of the parser
             traceback.print_exc()
             broke = folder / f"fuzz-{seed}-{count}.bin"
             broke.write_bytes(data)
-            print(f"{broke}: broke it, input {count} of seed {seed}", file=sys.stderr)
+            log(f"{broke}: the parser failed on input {count} of seed {seed}")
             return 1
-    print(f"{count} inputs in {seconds:g} s, none of them broke it (atheris is not installed: damaged at random)")
+    log(f"no failure on {count} inputs in {seconds:g} s (atheris is not installed: damaged at random)")
     return 0
 
 
@@ -150,7 +151,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=Path, action="append", default=[], help="a file or a folder of them")
-    parser.add_argument("--corpus", type=Path, default=Path(".cache/fuzz"), help="where atheris keeps what it found")
+    parser.add_argument(
+        "--corpus", type=Path, default=Path(".cache/fuzz"), help="the folder for the inputs that atheris finds"
+    )
     given = parser.parse_args()
     chosen = PARSERS[given.parser]
     files = [file for path in given.seeds for file in ([path] if path.is_file() else sorted(path.rglob("*.*")))]

@@ -1,11 +1,10 @@
-"""Writes a seeded, made-up Kineto trace in the shape that torch.profiler gives on CUDA.
+"""Writes a seeded synthetic Kineto trace in the shape of torch.profiler on CUDA.
 
-    python bench/generate_trace.py trace.json --events 1000000 --seed 7
-    python bench/generate_trace.py storm.json.gz --events 20000 --storm
+    python -m bench.generate_trace trace.json --events 1000000 --seed 7
+    python -m bench.generate_trace storm.json.gz --events 20000 --storm
 
 One forward pass is a ProfilerStep with operators, calls of the CUDA API, kernels with their flow arrows, allocator
-events and a copy in and out. Without a file name nothing is kept, and only what would be written is counted.
-The trace is synthetic; its times are plausible, not measured.
+events and a copy in and out. Without a file name it only counts the bytes. The times are plausible, not measured.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ KERNEL_NAMES = tuple(
     "(int, synthetic_functor, std::array<char*, 3ul>)"
     for i in range(24)
 )
-# Nobody reads these, but a reader has to get past them.
+# Fields that latdoctor does not read but must skip.
 KERNEL_DETAILS = {
     "queued": 0,
     "registers per thread": 40,
@@ -64,7 +63,7 @@ KERNEL_TEXT, OPERATOR_TEXT, MEMORY_TEXT = _inner(KERNEL_DETAILS), _inner(OPERATO
 
 @dataclass(frozen=True)
 class Shape:
-    """What is made. `warm` traces begin after the start of the process; others create the context first."""
+    """The shape of a trace. `warm` traces begin after the start of the process; others create the context first."""
 
     events: int = 10_000
     seed: int = 1
@@ -76,7 +75,7 @@ class Shape:
 
 
 class Trace:
-    """Makes the events in file order; `host` and `gpu` are the clocks of both sides in µs."""
+    """Generates the events in file order; `host` and `gpu` are the clocks of both sides in µs."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
@@ -174,7 +173,7 @@ class Trace:
 
 
 def write(shape: Shape, out: IO[bytes]) -> Trace:
-    """Writes the trace; what was made stands in the Trace returned."""
+    """Write the trace; return it with its counts."""
     trace = Trace(shape)
     out.write(HEAD.encode())
     for index, text in enumerate(trace.events()):

@@ -1,6 +1,6 @@
 """Checks the promo-rush scenario over several seeds: P99, forward calls, padding and page faults.
 
-Usage: python bench/promo_rush.py [--seeds 3] [--output FILE]
+Usage: python -m bench.promo_rush [--seeds 3] [--report FILE]
 Every ratio is computed within one run; its median over the seeds is checked:
 
 * incident P99 / before P99 ≥ 5, and after P99 / incident P99 ≤ 0.3;
@@ -14,7 +14,6 @@ A spoiled run is reported and not counted. Exits 1 where a check fails.
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from pathlib import Path
 
 import msgspec
 
+from bench.harness import arguments, log, print_result
 from latdoctor.lab.run_report import RunReport
 from latdoctor.lab.runner import RunObserver, run_scenario
 from latdoctor.lab.scenario import INCIDENT, find
@@ -30,32 +30,27 @@ LEAST_RISE, MOST_LEFT, LEAST_FAULTS, MOST_WASTE = 5.0, 0.3, 10.0, 0.3
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--report", type=Path, help="write the report of each run to this file")
     options = parser.parse_args()
     scenario = find("promo-rush")
     reports = []
     for seed in range(1, options.seeds + 1):
-        report = run_scenario(
-            scenario, seed, RunObserver(log=lambda text, seed=seed: print(f"seed {seed}: {text}", file=sys.stderr))
-        )
+        report = run_scenario(scenario, seed, RunObserver(log=lambda text, seed=seed: log(f"seed {seed}: {text}")))
         reports.append(report)
-        print(
-            f"seed {seed}, {report.rate:.1f} requests/s: {_told(_ratios(report))}",
-            *(problem.text for problem in report.problems),
-            flush=True,
-        )
-    if options.output:
-        options.output.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=1) + b"\n")
+        figures = ", ".join(f"{name} {value:.3g}" for name, value in _ratios(report).items())
+        spoiled = "; ".join(problem.text for problem in report.problems)
+        log(f"seed {seed}, {report.rate:.1f} requests/s: {figures}{f'; spoiled: {spoiled}' if spoiled else ''}")
+    if options.report:
+        options.report.write_bytes(msgspec.json.format(msgspec.json.encode(reports), indent=1) + b"\n")
     whole = [_ratios(report) for report in reports if not report.problems]
     if not whole:
         sys.exit("every run was spoiled")
     medians = {name: statistics.median(ratios[name] for ratios in whole) for name in whole[0]}
-    print(f"median of {len(whole)}: {_told(medians)}")
     failed = _failures(medians)
-    if failed:
-        sys.exit("does not hold: " + "; ".join(failed))
+    print_result({"runs": len(whole), **medians, "failed": "; ".join(failed)}, options.output)
+    sys.exit(bool(failed))
 
 
 def _ratios(report: RunReport) -> Mapping[str, float]:
@@ -73,7 +68,7 @@ def _ratios(report: RunReport) -> Mapping[str, float]:
 
 
 def _over(one: float | None, other: float | None) -> float:
-    """The ratio; what was not measured is no ratio that could hold."""
+    """The ratio; NaN, which passes no check, where a value was not measured."""
     return one / other if one is not None and other else float("nan")
 
 
@@ -86,10 +81,6 @@ def _failures(medians: Mapping[str, float]) -> Sequence[str]:
         "page faults per call incident/after": medians["page faults per call incident/after"] >= LEAST_FAULTS,
     }
     return [f"{name} = {medians[name]:.3g}" for name, held in holds.items() if not held]
-
-
-def _told(ratios: Mapping[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3g}" for name, value in ratios.items())
 
 
 if __name__ == "__main__":

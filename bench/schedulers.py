@@ -1,7 +1,7 @@
 """What each scheduler does to the same traffic, in virtual time: no model, no server, the same answer on every machine.
 
-    python bench/schedulers.py                      # a table for saturation and for three rates
-    python bench/schedulers.py --long-share 0.02
+    python -m bench.schedulers                      # a table for saturation and for three rates
+    python -m bench.schedulers --long-share 0.02
 
 15 % of the requests have 300–512 tokens, the others 20–60; one call costs what the reference model costs in fp32.
 """

@@ -1,14 +1,12 @@
 """How long `latdoctor --help` and `latdoctor diagnose BUNDLE` take beside a process that only imports typer and rich.
 
-Usage: python bench/startup.py [--runs 15] [--bundle fixtures/incidents/promo-rush.tar.zst]
-Wall time of whole processes, warm and interleaved, with byte code cached as pip leaves it. Prints JSON: medians in
+Usage: python -m bench.startup [--runs 15] [--bundle fixtures/incidents/promo-rush.tar.zst]
+Wall time of whole processes, warm and interleaved, with byte code cached as pip leaves it. Prints medians in
 milliseconds, their ratios to the imports alone with 95 % intervals, the targets, and the state of the machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import subprocess
 import sys
@@ -20,10 +18,10 @@ from statistics import median
 
 from msgspec import structs
 
+from bench.harness import ROOT, arguments, print_result
 from latdoctor.evaluation.machine_state import state
 from latdoctor.evaluation.statistics import bootstrap
 
-ROOT = Path(__file__).parents[1]
 REFERENCE = "imports"
 TARGETS = {"help": 1.7, "diagnose": 8.0}  # times the reference
 
@@ -42,7 +40,7 @@ def _ratio(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--bundle", default="fixtures/incidents/promo-rush.tar.zst")
     options = parser.parse_args()
@@ -67,7 +65,7 @@ def main() -> None:
         "ratio": {name: structs.asdict(found) | {"target": TARGETS[name]} for name, found in ratios.items()},
         "machine": state(),
     }
-    print(json.dumps(report, indent=1))
+    print_result(report, options.output)
 
 
 if __name__ == "__main__":

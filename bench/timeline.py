@@ -1,50 +1,43 @@
-"""The timeline of an incident of 10 000 entries, in each of its forms.
+"""The timeline of an incident of 10,000 entries, in each of its formats.
 
-    python bench/timeline.py --output json
+    python -m bench.timeline --output json
 
-Entries are samples, windows of verification, notes, alerts and diagnoses by turns. Each run is a process of its own
-that has the entries in memory already: what is measured is adding them up to an incident, making the timeline, and
-rendering it. The forms take turns, and medians are compared.
+Entries are samples, windows of verification, notes, alerts and diagnoses in turn. Each run is a process of its own with
+the entries in memory: measured are computing the incident and the timeline, and rendering it. The formats alternate,
+and medians are compared.
 
-`slowest_s`    the median of the slowest form. Aim: 2
-`journal_s`    reading the same number of entries from the journal's file, each proven to follow the one before
-`growth_4x`    the time of the slowest form for four times as many entries, over its time for these. Aim: 4.8
-`peak_mb`      memory of the process that took most, Python and its packages included
+`slowest_s`    the median of the slowest format. Target: 2
+`journal_s`    reading the same number of entries from the journal's file, with each digest verified
+`growth_4x`    the time of the slowest format for four times as many entries, over its time for these. Target: 4.8
+`peak_mb`      the largest memory of a process, Python and its packages included
 
-Times on a machine with neighbours swing by a third and more: every run is listed, with the load of the machine.
+Times on a shared machine vary by a third and more: every run is listed, with the load of the machine.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
-from pathlib import Path
+from collections.abc import Sequence
 
+from bench.harness import ROOT, SOURCE, arguments, print_result, run_process
+from latdoctor.cli.timeline import TimelineFormat
 from latdoctor.evaluation.machine_state import state
 
-ROOT = Path(__file__).resolve().parents[1]
 ENTRIES = 10_000
-FORMS = ("json", "markdown", "text", "cloudevents", "html")
-
-# One run: the seconds of it, the bytes that came out, and the memory of the process in KiB.
+PATH = os.pathsep.join([str(SOURCE), str(ROOT)])
 RENDER = """
-import resource, sys, time
-from latdoctor.cli.timeline import Format, _rendered
-from latdoctor.incident.state import incidents
+import sys, time
+from latdoctor.cli.timeline import TimelineFormat, _rendered
+from latdoctor.incident.state import incidents_in
 from latdoctor.incident.timeline import timeline
 from tests.incident.stories import long
-form, entries = Format(sys.argv[1]), long(int(sys.argv[2])).entries
-small = entries[:20]
-_rendered(timeline(incidents(small)[0]), form)  # what is loaded once
+form, entries = TimelineFormat(sys.argv[1]), long(int(sys.argv[2])).entries
+_rendered(timeline(incidents_in(entries[:20])[0]), form)  # loads the modules
 began = time.perf_counter()
-made = _rendered(timeline(incidents(entries)[0]), form)
-print(time.perf_counter() - began, len(made.encode()), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+_rendered(timeline(incidents_in(entries)[0]), form)
+print(time.perf_counter() - began, 0)
 """
 READ = """
 import sqlite3, sys, time
@@ -57,44 +50,33 @@ rows = [
     (e.seq, e.run, e.at, e.monotonic, e.boot, e.kind, bytes(e.body).decode(), e.previous, e.digest)
     for e in long(int(sys.argv[2])).entries
 ]
-with sqlite3.connect(path) as connection:  # at once: each by itself would sync the disk
+with sqlite3.connect(path) as connection:  # in one transaction: one for each would sync the disk each time
     connection.executemany("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 connection.close()
 began = time.perf_counter()
-found = len(Journal.reading(path).entries())
-print(time.perf_counter() - began, found, 0)
+Journal.reading(path).entries()
+print(time.perf_counter() - began, 0)
 """
 
 
-def run_once(code: str, *arguments: object) -> dict[str, float]:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", code, *map(str, arguments)],
-        env=environment, stdout=subprocess.PIPE, text=True, check=True,
-    )  # fmt: skip
-    seconds, size, peak = done.stdout.split()
-    unit = 1 if sys.platform == "darwin" else 1024  # ru_maxrss: bytes there, KiB elsewhere
-    return {"seconds": round(float(seconds), 3), "bytes": int(size), "peak_mb": round(int(peak) * unit / 1e6, 1)}
-
-
-def benchmark(entries: int, runs: int, forms: list[str]) -> dict[str, object]:
+def benchmark(entries: int, runs: int, forms: Sequence[str]) -> dict[str, object]:
     before = state()
     found: dict[str, list[dict[str, float]]] = {form: [] for form in forms}
     for _ in range(runs):
         for form in forms:
-            found[form].append(run_once(RENDER, form, entries))
-    medians = {form: statistics.median(run["seconds"] for run in listed) for form, listed in found.items()}
+            found[form].append(run_process(RENDER, form, entries, path=PATH))
+    medians = {form: round(statistics.median(run["result"] for run in listed), 3) for form, listed in found.items()}
     slowest = max(medians, key=lambda form: medians[form])
-    longer = statistics.median(run_once(RENDER, slowest, 4 * entries)["seconds"] for _ in range(3))
+    longer = statistics.median(run_process(RENDER, slowest, 4 * entries, path=PATH)["result"] for _ in range(3))
     with tempfile.TemporaryDirectory() as folder:
-        read = run_once(READ, folder, entries)
+        read = run_process(READ, folder, entries, path=PATH)
     return {
         "benchmark": "timeline",
         "entries": entries,
         "slowest": slowest,
         "slowest_s": medians[slowest],
         **{f"{form}_s": seconds for form, seconds in medians.items()},
-        "journal_s": read["seconds"],
+        "journal_s": round(read["result"], 3),
         "growth_4x": round(longer / medians[slowest], 2),
         "peak_mb": max(run["peak_mb"] for listed in found.values() for run in listed),
         "runs": found,
@@ -103,27 +85,12 @@ def benchmark(entries: int, runs: int, forms: list[str]) -> dict[str, object]:
     }
 
 
-def forms() -> list[str]:
-    """Those that this version has."""
-    sys.path.insert(0, str(ROOT / "src"))
-    from latdoctor.cli.timeline import TimelineFormat
-
-    return [form.value for form in TimelineFormat if form.value in FORMS]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--entries", type=int, default=ENTRIES)
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--output", choices=["text", "json"], default="text")
-    given = parser.parse_args()
-    began = time.monotonic()
-    found = benchmark(given.entries, given.runs, forms())
-    found["took_s"] = round(time.monotonic() - began, 1)
-    if given.output == "json":
-        print(json.dumps(found, indent=1))
-    else:
-        print("\n".join(f"{key:16} {value}" for key, value in found.items() if isinstance(value, int | float | str)))
+    options = parser.parse_args()
+    print_result(benchmark(options.entries, options.runs, [form.value for form in TimelineFormat]), options.output)
 
 
 if __name__ == "__main__":

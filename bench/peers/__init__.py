@@ -1,7 +1,7 @@
 """The reference server beside LitServe and BentoML: same model, same machine, same open-loop load.
 
     python -m bench.peers --quick            # five minutes, a first impression
-    python -m bench.peers --output FILE      # the whole comparison, about half an hour
+    python -m bench.peers --output json      # the whole comparison, about half an hour
 
-README.md in this folder says what is compared and how.
+README.md describes what is compared and how.
 """

@@ -1,28 +1,27 @@
-"""Runs the comparison; see README.md. Progress goes to stderr, the table to stdout, everything as JSON to --output."""
+"""Runs the comparison; see README.md."""
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import time
 from importlib.metadata import version
 from pathlib import Path
 
 import msgspec
+
+from bench.harness import arguments, log, print_result
 from bench.peers import search
 from bench.peers.cost import cost
 from bench.peers.environment import REQUIREMENTS, ready
 from bench.peers.servers import BENTOML, LITSERVE, OURS
 from bench.peers.table import Machine, Report, lines, ratios
-
 from latdoctor.evaluation import machine_state
 
-QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured; for the first estimates of the time left
+QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured, for the first estimates of the time left
 
 
 class Progress:
-    """Lines on stderr, each with the time gone and an estimate of what is left."""
+    """Logs lines with the time elapsed and an estimate of the time left."""
 
     def __init__(self, steps: int, seconds: float) -> None:
         self._began = time.monotonic()
@@ -32,25 +31,21 @@ class Progress:
         self._done += 1
         gone = time.monotonic() - self._began
         share = min(1.0, self._done / self._steps)
-        whole = (1 - share) * self._seconds + share * gone / share  # the plan at first, then what is seen
+        whole = (1 - share) * self._seconds + share * gone / share  # the estimate at first, then the measured pace
         left = max(0.0, (1 - share) * whole)
-        sys.stderr.write(f"[{gone / 60:4.1f} min, about {left / 60:.1f} left] {text}\n")
-        sys.stderr.flush()
+        log(f"[{gone / 60:4.1f} min, about {left / 60:.1f} left] {text}")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m bench.peers", description=__doc__)
+    parser = arguments(__doc__)
     parser.add_argument("--quick", action="store_true", help="a first impression in five minutes")
-    parser.add_argument("--slo-ms", type=float, default=500.0, help="the P99 that must be kept")
-    parser.add_argument("--output", type=Path, help="the file for the JSON")
+    parser.add_argument("--slo-ms", type=float, default=500.0, help="the P99 limit")
     chosen = parser.parse_args()
     programs = ready()
     effort = search.quick() if chosen.quick else search.full()
     say = Progress(search.expected_steps(effort), QUICK_SECONDS if chosen.quick else FULL_SECONDS)
     report = _measured(effort, programs, chosen.slo_ms / 1000, say, quick=chosen.quick)
-    if chosen.output:
-        chosen.output.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1) + b"\n")
-    sys.stdout.write("\n".join(lines(report)) + "\n")
+    print_result(report, chosen.output, "\n".join(lines(report)))
 
 
 def _measured(effort: search.Effort, programs: Path, slo: float, say: Progress, *, quick: bool) -> Report:
@@ -62,7 +57,7 @@ def _measured(effort: search.Effort, programs: Path, slo: float, say: Progress, 
     for setting in dict.fromkeys(each.setting for each in sustained.values() if not each.setting.grouped):
         null = msgspec.structs.replace(setting, null=True)
         costs.append(cost(null, programs, effort.null))
-        say(f"{setting.server:10} {setting.words:40} own cost {costs[-1].cpu_per_request * 1000:.2f} ms")
+        say(f"{setting.server:10} {setting.label:40} own cost {costs[-1].cpu_per_request * 1000:.2f} ms")
     own, strict = ratios(sustained)
     return Report(
         quick=quick,

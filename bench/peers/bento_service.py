@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import bentoml
+
 from bench.peers.answering import Answering
 
 BATCH = int(os.environ.get("PEER_BATCH", "1"))

@@ -1,4 +1,4 @@
-"""The server's own cost of a request: everything but the model, whose place is taken by one that answers at once.
+"""The server's own cost of a request: everything but the model, which is replaced by one that answers immediately.
 
 Each server gets the same open-loop load of the same mix, so it parses the same bodies, makes the same tokens and
 frames, and queues and batches by its own rules. The cost is the processor time of all its processes during that load,
@@ -10,16 +10,17 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from msgspec import Struct
+
 from bench.peers.servers import Running, Setting
 from bench.peers.trials import loaded
-from msgspec import Struct
 
 RATE = 50.0  # a second: below what any of them sustains with the model
 
 
 class Cost(Struct, frozen=True):
-    """`cpu_per_request` and `p50` in seconds: what a request costs the processors, and what it adds to an answer.
-    `idle` is the share of a processor that the server uses while nobody asks."""
+    """`cpu_per_request` and `p50` in seconds: the processor time and the latency that it adds.
+    `idle` is the share of a processor that the server uses without requests."""
 
     setting: Setting
     cpu_per_request: float
@@ -28,7 +29,7 @@ class Cost(Struct, frozen=True):
 
 
 def cost(setting: Setting, programs: Path, seconds: float) -> Cost:
-    """The cost of `setting` with the null model. Raises OperationError where server or generator break."""
+    """The cost of `setting` with the null model. Raises OperationError if the server or the generator fails."""
     with Running(setting, programs) as server:
         server.wait_ready()
         loaded(server, RATE, 2.0, seed=1)

@@ -10,10 +10,11 @@ import argparse
 from typing import Any
 
 import litserve as ls
+
 from bench.peers.answering import Answering, Question
 
 
-class Intent(ls.LitAPI):  # type: ignore[misc]  # in an environment of its own, so nobody checks it
+class Intent(ls.LitAPI):  # type: ignore[misc]  # not installed here, so its type is unknown
     """Hooks as its documentation has them: decode, predict (one, or a batch), encode."""
 
     def setup(self, device: str) -> None:

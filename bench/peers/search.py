@@ -1,6 +1,6 @@
-"""From many settings to sustained rates: a short look at each, then a search by halves among those that matter.
+"""The sustained rate of each server: a short trial of each setting, then a bisection for the best ones.
 
-The sustained rate is the highest rate of Poisson arrivals at which the P99 of an open-loop run stays within the SLO and
+The sustained rate is the highest rate of Poisson arrivals at which the P99 of an open-loop run is within the SLO and
 every request is answered, in the median of several runs with other seeds.
 """
 
@@ -10,9 +10,10 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from msgspec import Struct
+
 from bench.peers.servers import BENTOML, LITSERVE, OURS, Setting
 from bench.peers.trials import QUIET, Trial, screened, trial
-from msgspec import Struct
 
 REPEATED = 20  # the first seed of the repetitions
 LEAST_SHARE = 0.4  # the score of a setting that fails at all of them
@@ -25,12 +26,12 @@ DOWN = 0.96  # a rate that its repetitions do not confirm is tried again, so muc
 
 
 class Effort(Struct, frozen=True):
-    """How much is measured. Times in seconds; `shares` of the saturated rate are where a setting is looked at."""
+    """How much is measured. Times in seconds; `shares` of the saturated rate are at which a setting is tried."""
 
     settings: tuple[Setting, ...]
     shares: tuple[float, ...]
     saturate: float
-    look: float
+    trial: float
     run: float
     halvings: int
     repeats: int
@@ -39,7 +40,7 @@ class Effort(Struct, frozen=True):
 
 
 class Screening(Struct, frozen=True):
-    """A setting at a glance. `capacity` is its saturated rate, `score` the highest rate looked at that was good."""
+    """The short trial of a setting. `capacity` is its saturated rate, `score` the highest good rate that was tried."""
 
     setting: Setting
     capacity: float
@@ -68,7 +69,7 @@ class Finalist(Struct, frozen=True):
 PLAIN = (
     Setting(LITSERVE, plain=True),
     Setting(BENTOML, plain=True),
-    Setting(BENTOML, 100, plain=True),  # its batchable API as it comes
+    Setting(BENTOML, 100, plain=True),  # its batchable API with its defaults
 )
 
 
@@ -91,16 +92,16 @@ Say = Callable[[str], None]
 
 
 def screen(effort: Effort, programs: Path, slo: float, say: Say) -> tuple[Screening, ...]:
-    """A short look at each setting of the peers, and at ours for the bounds of its search."""
+    """A short trial of each setting of the peers, and of ours for the limits of its search."""
     found: list[Screening] = []
     for setting in (Setting(OURS), *effort.settings):
         best = max((each.score for each in found if each.setting.server == setting.server), default=0.0)
         capacity, trials = screened(
-            setting, programs, effort.shares, (effort.saturate, effort.look), slo, least=best / UPPER
+            setting, programs, effort.shares, (effort.saturate, effort.trial), slo, least=best / UPPER
         )
         good = [each.rate for each in trials if each.worst() <= slo]
         score = max(good, default=LEAST_SHARE * capacity)
-        say(f"{setting.server:10} {setting.words:40} saturated {capacity:6.1f}/s, good at {score:6.1f}/s")
+        say(f"{setting.server:10} {setting.label:40} saturated {capacity:6.1f}/s, good at {score:6.1f}/s")
         found.append(Screening(setting, capacity, score, trials))
     return tuple(found)
 
@@ -113,7 +114,7 @@ def finalists(screenings: Sequence[Screening]) -> dict[str, Finalist]:
         own = [each for each in screenings if each.setting.server == server]
         settings = [each for each in own if not each.setting.grouped]
         grouped = [each for each in own if each.setting.grouped]
-        chosen[f"{server}, its best settings"] = Finalist(max(settings, key=_promise), careful=True)
+        chosen[f"{server}, its best settings"] = Finalist(max(settings, key=_rank), careful=True)
         for each in settings:
             if each.setting.plain:
                 name = "not batchable" if each.setting.batch == 1 else "batchable"
@@ -121,23 +122,23 @@ def finalists(screenings: Sequence[Screening]) -> dict[str, Finalist]:
                     each, careful=False
                 )
         if grouped:
-            chosen[f"{server}, with our grouping inside"] = Finalist(max(grouped, key=_promise), careful=False)
+            chosen[f"{server}, with our grouping inside"] = Finalist(max(grouped, key=_rank), careful=False)
     return chosen
 
 
-def _promise(screening: Screening) -> tuple[float, float]:
+def _rank(screening: Screening) -> tuple[float, float]:
     return screening.score, screening.capacity
 
 
 def search(
     chosen: Mapping[str, Finalist], effort: Effort, programs: Path, slo: float, say: Say
 ) -> dict[str, Sustained]:
-    """The sustained rates. Servers take turns run by run, so that a slow minute of the machine hits all alike."""
+    """The sustained rates. Servers take turns run by run, so that a slow minute of the machine affects all."""
     trials: dict[str, list[Trial]] = {name: [] for name in chosen}
 
     def run(name: str, rate: float, seed: int) -> Trial:
         trials[name].append(one := trial(chosen[name].screening.setting, programs, rate, effort.run, seed))
-        say(f"{name:34} {_worded(one, slo)}")
+        say(f"{name:34} {_line(one, slo)}")
         return one
 
     rates = _halved(chosen, effort.halvings, slo, run)
@@ -178,14 +179,14 @@ def _halved(
 
 
 def _found(finalist: Finalist, rate: float, confirmed: bool | None, trials: Sequence[Trial]) -> Sustained:
-    """`confirmed` None: the last run at this very rate speaks, and none where it was never reached."""
+    """`confirmed` None: the P99 is that of the runs at this rate; infinite without one."""
     there = [each for each in trials if each.rate == rate]
     repeated = [each for each in there if each.seed >= REPEATED]
     p99 = statistics.median(each.worst() for each in repeated or there) if there else float("inf")
     return Sustained(finalist.screening.setting, rate, confirmed, p99, tuple(trials))
 
 
-def _worded(run: Trial, slo: float) -> str:
+def _line(run: Trial, slo: float) -> str:
     p99 = "none" if run.p99 is None else f"{run.p99 * 1000:.0f} ms"
     lost = run.requests - run.answered
     verdict = "good" if run.worst() <= slo else "not good"
@@ -194,7 +195,7 @@ def _worded(run: Trial, slo: float) -> str:
 
 
 def expected_steps(effort: Effort) -> int:
-    """How many times `say` is called, about: for the estimate of the time left."""
+    """About how often `say` is called, for the estimate of the time left."""
     grouped = len({each.server for each in effort.settings if each.grouped})
     others = sum(each.plain for each in effort.settings) + grouped
     return 1 + len(effort.settings) + (3 + others) * (effort.halvings + 2) + 3 * (effort.repeats + 1) + 3 + others

@@ -16,9 +16,9 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 
-from bench.peers.environment import ROOT
 from msgspec import Struct
 
+from bench.harness import ROOT
 from latdoctor.errors import OperationError
 
 OURS, LITSERVE, BENTOML = "latdoctor", "LitServe", "BentoML"
@@ -29,9 +29,10 @@ _QUESTION = json.dumps({"text": "where is my order please", "request_id": "ready
 
 class Setting(Struct, frozen=True):
     """One way to run a server. `batch` 1: no batching. `wait_ms` is LitServe's `batch_timeout`; `latency_ms` BentoML's
-    `max_latency_ms`. `plain`: everything else as it comes; else what each offers for speed is on (LitServe's ZeroMQ
-    queue) and what costs is off (BentoML's access log and metrics). `grouped`: the batch is computed in groups of
-    similar length by our own code inside theirs. `null`: the model answers at once."""
+    `max_latency_ms`. `plain`: other settings are the defaults; else its optimisations are on (LitServe's ZeroMQ queue)
+    and its overhead is off (BentoML's access log and metrics). `grouped`: our code inside the server computes the batch
+    in groups of similar length. `null`: the model answers immediately.
+    """
 
     server: str
     batch: int = 1
@@ -42,21 +43,21 @@ class Setting(Struct, frozen=True):
     null: bool = False
 
     @property
-    def words(self) -> str:
+    def label(self) -> str:
         if self.server == OURS:
             return "defaults"
         knobs = [f"batch {self.batch}"]
         if self.batch > 1:
             knobs.append(f"wait {self.wait_ms:g} ms" if self.server == LITSERVE else f"latency {self.latency_ms} ms")
         if self.plain:
-            knobs.append("as it comes")
+            knobs.append("defaults")
         if self.grouped:
             knobs.append("grouped by length")
         return ", ".join(knobs)
 
 
 class Running:
-    """A server under one setting. Leave it as a context: none of its processes outlives it."""
+    """A server with one setting; a context manager that ends all its processes."""
 
     def __init__(self, setting: Setting, programs: Path) -> None:
         self.setting = setting
@@ -65,14 +66,14 @@ class Running:
             port = probe.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-peers-")
-        self._said = Path(self._folder.name) / "said.log"
-        with self._said.open("wb") as said:
+        self._output = Path(self._folder.name) / "output.log"
+        with self._output.open("wb") as output:
             self._process = subprocess.Popen(
                 _command(setting, programs, port),
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 env={**os.environ, **_environment(setting, self._folder.name)},
                 start_new_session=True,
             )
@@ -94,7 +95,7 @@ class Running:
         self._folder.cleanup()
 
     def wait_ready(self) -> None:
-        """Returns when it answers a request. Raises OperationError where it ends before, or takes too long."""
+        """Wait until it answers a request. Raises OperationError if it ends earlier or takes too long."""
         deadline = time.monotonic() + READY_WITHIN
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
@@ -102,7 +103,7 @@ class Running:
             if self._answers():
                 return
             time.sleep(0.1)
-        raise OperationError(f"{self.setting.server} ({self.setting.words}) does not answer: {self._last_words()}")
+        raise OperationError(f"{self.setting.server} ({self.setting.label}) does not answer: {self._last_line()}")
 
     def _answers(self) -> bool:
         request = urllib.request.Request(  # noqa: S310 — our own server
@@ -115,13 +116,13 @@ class Running:
             return False
 
     def cpu_seconds(self) -> float:
-        """What its living processes have used, in user and system mode (proc(5), stat)."""
+        """The processor time of its running processes, user and system (proc(5), stat)."""
         ticks = sum(used for _, used in _family(self._process.pid))
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def _last_words(self) -> str:
-        lines = self._said.read_text(errors="replace").strip().splitlines()
-        return lines[-1][:300] if lines else "it said nothing"
+    def _last_line(self) -> str:
+        lines = self._output.read_text(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "no output"
 
 
 def _family(root: int) -> list[tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""One server, one load: how it fared."""
+"""One open-loop run against one server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 import time
 from pathlib import Path
 
-from bench.peers.servers import Running, Setting
 from msgspec import Struct
 
+from bench.peers.servers import Running, Setting
 from latdoctor.errors import OperationError
 from latdoctor.evaluation import machine_state
 from latdoctor.load.arrivals import Poisson
@@ -19,7 +19,7 @@ from latdoctor.load.summary import LoadResult
 
 MIX = Mix()  # 15 % long (300–500 tokens), 85 % short (20–60); 30 % of each as audio
 WARM_UP = 2.0  # seconds of load that are not measured
-QUIET = 0.15  # of a processor: what neighbours may take without a run being repeated
+QUIET = 0.15  # of a processor: a run with more use by other processes is repeated
 TRIES, PAUSE = 3, 5.0  # seconds
 
 
@@ -48,7 +48,7 @@ class Trial(Struct, frozen=True):
 
 
 def trial(setting: Setting, programs: Path, rate: float, seconds: float, seed: int) -> Trial:
-    """A fresh server under Poisson arrivals. Raises OperationError where server or generator break."""
+    """A fresh server under Poisson arrivals. Raises OperationError if the server or the generator fails."""
     with Running(setting, programs) as server:
         server.wait_ready()
         return loaded(server, rate, seconds, seed)
@@ -78,14 +78,16 @@ def _once(server: Running, rate: float, seconds: float, seed: int) -> Trial:
 
 
 def _of_neighbours(first: machine_state.Usage | None, last: machine_state.Usage | None) -> float:
-    """What they took of one processor: server and generator are below this process, and so are none of them.
+    """The share of one processor that other processes used; server and generator are children of this process.
 
-    Raises OperationError where the kernel does not tell.
+    Raises OperationError if it cannot be measured.
     """
     processors = os.cpu_count() or 1
     share = machine_state.others(first, last, processors)
     if share is None:
-        raise OperationError("what neighbours take cannot be told", where="/proc", next_step="run it on Linux")
+        raise OperationError(
+            "the processor use of other processes cannot be measured", where="/proc", next_step="run it on Linux"
+        )
     return round(share * processors, 3)
 
 

@@ -1,1 +1,1 @@
-"""PyRCA's hypothesis testing on the recordings of the incident bench, in an environment of its own."""
+"""PyRCA's hypothesis testing on the recordings of the diagnosis benchmark, in its own environment."""

@@ -1,4 +1,4 @@
-"""What PyRCA's HT is given of a recording: whole columns, and a causal graph that the catalogue allows."""
+"""The input of PyRCA's HT: columns without gaps, and a causal graph derived from the catalogue."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from latdoctor.evidence.catalogue import TIERS, catalogue
 Values = NDArray[np.float64]
 PARENTS = 3
 PER_PARENT = 4  # seconds before the incident that a regression needs for each parent
-HOLES = 0.2  # of a column, at most
-LEAST = 5  # seconds before the incident: fewer teach nothing
+GAPS = 0.2  # of a column, at most
+LEAST = 5  # seconds before the incident to train on
 
 
 @dataclass(frozen=True)
-class Given:
-    """Columns without holes; `edges` lead from what acts to what it acts on. `latency` is among the names."""
+class MethodColumns:
+    """Columns without gaps; `edges` lead from cause to effect. `latency` is one of the names."""
 
     names: tuple[str, ...]
     before: Values  # seconds × columns
@@ -29,8 +29,8 @@ class Given:
     latency: str
 
 
-def given(signals: Signals) -> Given:
-    """Raises ValueError where there is no latency, or too little to learn from."""
+def given(signals: Signals) -> MethodColumns:
+    """Raises ValueError without a latency, or with too little data to train on."""
     latency = target(signals)
     if latency is None:
         raise ValueError("no latency is known")
@@ -40,14 +40,14 @@ def given(signals: Signals) -> Given:
         raise ValueError("too few columns are known throughout")
     before, incident = (np.column_stack([whole[name][side] for name in names]) for side in (0, 1))
     if len(before) < LEAST:
-        raise ValueError(f"{len(before)} seconds before the incident teach nothing")
-    return Given(names, before, incident, tuple(_edges(names, before, latency)), latency)
+        raise ValueError(f"{len(before)} seconds before the incident are too few to train on")
+    return MethodColumns(names, before, incident, tuple(_edges(names, before, latency)), latency)
 
 
 def _filled(both: tuple[Values, Values], wanted: bool) -> tuple[Values, Values] | None:
-    """Both sides without holes. None for a column that has too many or stands still before, unless it is wanted."""
+    """Both sides without gaps. None for a column with too many, or constant before, unless it is `wanted`."""
     known = min(float(np.isfinite(side).mean()) if len(side) else 0.0 for side in both)
-    if not known or (known < 1 - HOLES and not wanted):
+    if not known or (known < 1 - GAPS and not wanted):
         return None
     first, second = (_forward(side) for side in both)
     return None if np.ptp(first) == 0 and not wanted else (first, second)
@@ -61,7 +61,7 @@ def _forward(values: Values) -> Values:
 
 
 def _edges(names: Sequence[str], before: Values, latency: str) -> Iterator[tuple[str, str]]:
-    """For each column the few of lower tiers that go with it most closely before the incident."""
+    """For each column the few of lower tiers with the highest rank correlation before the incident."""
     level = {name: len(TIERS) if name == latency else TIERS.index(_tier(name)) for name in names}
     for column, name in enumerate(names):
         lower = [index for index, other in enumerate(names) if level[other] < level[name]]
@@ -71,7 +71,7 @@ def _edges(names: Sequence[str], before: Values, latency: str) -> Iterator[tuple
 
 
 def _most(seconds: int) -> int:
-    """How many parents so many seconds can teach a regression of."""
+    """The number of parents that a regression on so many seconds can have."""
     return min(PARENTS, seconds // PER_PARENT)
 
 

@@ -1,4 +1,4 @@
-"""The side of the contest that runs in the peer's environment: a recording a line in, its scores a line out.
+"""Runs PyRCA's HT in its own environment: one run per input line, its scores per output line.
 
 It is started by `python -m bench.rca` and imports nothing of latdoctor.
 """
@@ -13,17 +13,17 @@ from pyrca.analyzers.ht import HT, HTConfig
 
 
 def main() -> None:
-    """Answers every line of stdin: {"names", "before", "incident", "edges", "adjusted"} → {"scores"} or {"failed"}."""
+    """Answer every line of stdin: {"names", "before", "incident", "edges", "adjusted"} → {"scores"} or {"failed"}."""
     for line in sys.stdin:
         try:
             answer = {"scores": scores(json.loads(line))}
-        except Exception as error:  # noqa: BLE001 — whatever the method stumbles over is its failure, and is told
+        except Exception as error:  # noqa: BLE001 — any exception is a failure of the method, and is reported
             answer = {"failed": f"{type(error).__name__}: {error}"}
         print(json.dumps(answer), flush=True)
 
 
 def scores(given: dict) -> dict[str, float]:
-    """Each column's score."""
+    """The score of each column."""
     names = given["names"]
     graph = pandas.DataFrame(0, index=names, columns=names)
     for cause, effect in given["edges"]:

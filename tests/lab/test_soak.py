@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,27 +9,17 @@ from typing import Any
 
 import msgspec
 import pytest
+from bench.soak import verdict
 
-BENCH = Path(__file__).parents[2] / "bench"
+ROOT = Path(__file__).parents[2]
 ENDS_WITHIN = 300.0  # patience for a busy machine
 
 
-@pytest.fixture(scope="module")
-def verdict() -> Any:
-    """The judging part of the script."""
-    sys.path.insert(0, str(BENCH))
-    try:
-        return importlib.import_module("soaking.verdict")
-    finally:
-        sys.path.remove(str(BENCH))
-
-
-def test_a_short_soak_loses_nothing_and_drains(tmp_path: Path) -> None:
-    output = tmp_path / "soak.json"
-    command = [sys.executable, str(BENCH / "soak.py"), "--minutes", "0.3", "--small", "--output", str(output)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENDS_WITHIN)
+def test_a_short_soak_loses_nothing_and_drains() -> None:
+    command = [sys.executable, "-m", "bench.soak", "--minutes", "0.3", "--small", "--output", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=ENDS_WITHIN, cwd=ROOT)
     assert done.returncode == 0, done.stderr
-    found = msgspec.json.decode(output.read_bytes())
+    found = msgspec.json.decode(done.stdout)
     assert found["wrong"] == []
     assert found["knobs_turned"] > 0
     assert min(found["crowd"].values()) > 0
@@ -40,7 +29,7 @@ def test_a_short_soak_loses_nothing_and_drains(tmp_path: Path) -> None:
     assert found["drained"]["exit_code"] == 0
 
 
-def _counted(verdict: Any, **changed: Any) -> Any:
+def _counted(**changed: Any) -> Any:
     """A run whose accounts are right: 10 requests and 2 retries; of the crowd 3 arrive, and 1 of them vanishes."""
     fields: dict[str, Any] = {
         "requests": 10,
@@ -60,21 +49,21 @@ def _counted(verdict: Any, **changed: Any) -> Any:
     return verdict.Counted(**{**fields, **changed})
 
 
-def test_accounts_that_are_right_are_right(verdict: Any) -> None:
-    assert list(verdict.accounts(_counted(verdict))) == []
+def test_accounts_that_are_right_are_right() -> None:
+    assert list(verdict.accounts(_counted())) == []
 
 
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a request without an end": ({"requests": 11}, "client: 11 requests"),
     "an attempt without an end": ({"attempts": 13}, "client: 13 attempts"),
     "a reset": ({"client": {"200": 8, "503": 3, "reset": 1}}, "ended with reset"),
-    "a request that the server forgot": ({"arrivals": 16, "cancelled": 2}, "server: 16 came in"),
+    "a request that the server forgot": ({"arrivals": 16, "cancelled": 2}, "server: 16 arrived"),
     "a 503 without a reason": ({"shed": {"queue-full": 2}}, "server: 3 times 429 or 503"),
     "a 4xx without a reason": ({"rejected": {}}, "server: 1 other 4xx"),
     "a 500": ({"server": {"200": 8, "503": 3, "422": 1, "500": 1}}, "were answered 500"),
     "an answer that nobody was sent": ({"server": {"200": 8, "503": 3, "422": 2}, "rejected": {"invalid": 2},
                                         "client": {"200": 8, "503": 4}, "crowd_unknown": 0}, "clients saw 4 times 503"),
-    "more arrivals than requests": ({"arrivals": 18, "cancelled": 5}, "between: 18 came in"),
+    "more arrivals than requests": ({"arrivals": 18, "cancelled": 5}, "between: 18 arrived"),
     "a connection without an answer": ({"crowd": {"422": 1, "gone": 1}}, "closed without an answer"),
     "a vanished client that was not noticed": ({"cancelled": 0, "server": {"200": 11, "503": 3, "422": 1}},
                                                "between: 0 cancelled"),
@@ -82,18 +71,18 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("changed", "message"), WRONG.values(), ids=WRONG.keys())
-def test_wrong_accounts_are_reported(verdict: Any, changed: dict[str, Any], message: str) -> None:
-    assert any(message in each for each in verdict.accounts(_counted(verdict, **changed)))
+def test_wrong_accounts_are_reported(changed: dict[str, Any], message: str) -> None:
+    assert any(message in each for each in verdict.accounts(_counted(**changed)))
 
 
-def test_a_slope_is_not_moved_by_jumps(verdict: Any) -> None:
+def test_a_slope_is_not_moved_by_jumps() -> None:
     points = [(float(at), 2.0 * at + (1000 if at % 5 == 0 else 0)) for at in range(60)]
     assert verdict.slope(points) == pytest.approx(2.0, abs=0.2)
     with pytest.raises(ValueError, match="two points"):
         verdict.slope(points[:1])
 
 
-def test_the_floor_is_flat_where_only_the_memory_mode_changes(verdict: Any) -> None:
+def test_the_floor_is_flat_where_only_the_memory_mode_changes() -> None:
     swinging = [(float(at), 400.0 if at % 50 < 10 else 600.0 + at) for at in range(300)]
     assert {value for _, value in verdict.floors(swinging, 75)} == {400.0}
     leaking = [(at, value + at) for at, value in swinging]
@@ -102,5 +91,5 @@ def test_the_floor_is_flat_where_only_the_memory_mode_changes(verdict: Any) -> N
 
 
 @pytest.mark.parametrize(("per_request", "leaks"), [(700.0, False), (2048.0, True)])
-def test_a_ticket_lost_with_each_request_is_a_leak(verdict: Any, per_request: float, leaks: bool) -> None:
+def test_a_ticket_lost_with_each_request_is_a_leak(per_request: float, leaks: bool) -> None:
     assert verdict.grows(per_request * 50) is leaks

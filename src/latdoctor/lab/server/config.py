@@ -31,7 +31,7 @@ Tokens = Annotated[int, Meta(ge=1, le=4096)]
 
 
 class BatchingConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Which requests run together. The defaults are measured: `bench/schedulers.py`."""
+    """Which requests run together. The defaults are measured by `bench/schedulers.py`."""
 
     scheduler: SchedulerName = "token-budget"
     max_batch_requests: Annotated[int, Meta(ge=1, le=512, extra=_LIVE)] = 32

@@ -1,16 +1,16 @@
-"""A soak: a real server under mixed load for minutes, among misbehaving clients, while its knobs are turned.
+"""A soak: a real server under mixed load for minutes, with misbehaving clients and changing configuration.
 
-    python bench/soak.py                               # ten minutes
-    python bench/soak.py --minutes 2 --seed 7 --output soak.json
+    python -m bench.soak                               # ten minutes
+    python -m bench.soak --minutes 2 --seed 7 --output json
 
-The load is open-loop: short and long, text and audio, conversations, wrong bodies, bursts, retries. Beside it clients
-vanish, dawdle and send rubbish. At the end SIGTERM comes under load. Exit code 0 where memory, threads and files stay
-flat, every request is accounted for on both sides, and the drain is clean; else 1, with a list of what does not hold.
+The load is open-loop: short and long, text and audio, conversations, malformed bodies, bursts, retries. Other clients
+disconnect early, send slowly or send invalid data. At the end the server gets SIGTERM under load. The exit code is 0 if
+memory, threads and files stay flat, every request is accounted for on both sides, and the drain is clean; else 1, with
+a list of the failures.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import threading
@@ -21,6 +21,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from bench.harness import arguments, log, print_result
+from bench.soak import clients, knobs, verdict, watching
+from bench.soak.drain import Drained, drain
 from latdoctor.lab.processes import ServerProcess
 from latdoctor.lab.server.config import ModelSettings, ServerConfig
 from latdoctor.load.arrivals import Arrivals, Gamma, OnOff, Poisson, Ramp
@@ -29,19 +32,17 @@ from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy
 from latdoctor.load.process import saturate, start_load
 from latdoctor.load.summary import LoadResult
-from soaking import clients, knobs, verdict, watching
-from soaking.drain import Drained, drain
 
-MEAN_SHARE = 0.35  # of the saturated rate: every scheduler and memory mode in turn must be able to bear the mean
+MEAN_SHARE = 0.35  # of the saturated rate: every scheduler and memory mode must sustain the mean
 _MIXED = Mix(long_share=0.1, audio_share=0.3, malformed_share=0.05, sessions=1000)
 _LONG = Mix(long_share=0.3, audio_share=0.5, malformed_share=0.02, sessions=100)
-_REST = 60.0  # seconds that a server may take to come to rest
+_REST = 60.0  # seconds until the server must be at rest
 _LONGEST_PHASE = 15.0
-_FEWEST_FLOORS = 4  # with fewer, one unlucky window is the slope: a run of less than nine minutes tells no slope
+_FEWEST_FLOORS = 4  # with fewer, one window decides the slope: runs below nine minutes have none
 
 
 class Soak(Struct, frozen=True):
-    """What was found. `wrong` is empty where all went well."""
+    """The result; `wrong` has the failures."""
 
     seed: int
     minutes: float
@@ -51,11 +52,11 @@ class Soak(Struct, frozen=True):
     knobs_turned: int
     changes_refused: int
     rss_mib: tuple[float, float, float]  # first, most, last
-    rss_slope_mib_per_minute: float | None  # of its floor over the second half; None: too short a run to tell
+    rss_slope_mib_per_minute: float | None  # of its floor over the second half; None: the run is too short
     rss_floors_mib: tuple[float, ...]  # of the windows of the second half
-    allocated_mib: tuple[float, float]  # what the allocator has given out, at rest in the beginning and in the end
-    threads: tuple[int, int]  # most in the first half, at rest in the end
-    files: tuple[int, int]  # at rest in the beginning and in the end
+    allocated_mib: tuple[float, float]  # by the allocator, at rest at the beginning and the end
+    threads: tuple[int, int]  # most in the first half, at rest at the end
+    files: tuple[int, int]  # at rest at the beginning and the end
     deepest_queue: int
     most_sessions: int
     pages: int
@@ -65,31 +66,27 @@ class Soak(Struct, frozen=True):
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--small", action="store_true", help="a small model: more requests, less computing")
-    parser.add_argument("--output", type=Path)
     chosen = parser.parse_args()
     settings = ModelSettings(layers=1, width=64, precision="fp32") if chosen.small else ModelSettings()
     found = soak(msgspec.structs.replace(knobs.START, model=settings), chosen.minutes, chosen.seed)
-    text = msgspec.json.format(msgspec.json.encode(found)).decode()
-    print(text)
-    if chosen.output:
-        chosen.output.write_text(text + "\n")
+    print_result(msgspec.to_builtins(found), chosen.output)
     for each in found.wrong:
-        print(f"does not hold: {each}", file=sys.stderr)
+        log(f"failed: {each}")
     sys.exit(1 if found.wrong else 0)
 
 
 def soak(config: ServerConfig, minutes: float, seed: int) -> Soak:
-    """The whole run. Raises OperationError where the server or the generator break."""
-    with ServerProcess(config, faults=False) as server, watching.output_of(server.pid) as said:
+    """The whole run. Raises OperationError if the server or the generator fails."""
+    with ServerProcess(config, faults=False) as server, watching.output_of(server.pid) as output:
         server.wait_ready()
         full = saturate(_plan(100.0, 5.0, seed), server.url, min(3.0, minutes * 10), phase="even-0").rate
-        _say(f"the server completes {full:.0f} requests a second; {full * MEAN_SHARE:.0f} are offered in the mean")
+        log(f"the server completes {full:.0f} requests a second; {full * MEAN_SHARE:.0f} are offered in the mean")
         before = _at_rest(server)
-        files = watching.look(server.pid, 0).files
+        files = watching.sample(server.pid, 0).files
         plan = _plan(full, minutes * 60, seed)
         watch = watching.Watch(server.url, server.pid, every=min(1.0, minutes), page_every=min(5.0, minutes * 5))
         turner = knobs.Turner(server, seed, every=max(1.0, min(2.0, minutes * 0.2)))
@@ -98,11 +95,11 @@ def soak(config: ServerConfig, minutes: float, seed: int) -> Soak:
             result = _loaded(plan, server.url)
         turner.back()
         after = _at_rest(server)
-        last = watching.look(server.pid, 0)
+        last = watching.sample(server.pid, 0)
         counted = _counted(result, crowd.account, before, after)
         drained = drain(server.url, server.pid, seed, rate=min(100.0, full * MEAN_SHARE), burst=round(min(200.0, full)))
         pages = before, after
-        return _judged(plan, seed, watch, turner, crowd, counted, drained, result, (files, last), pages, said()[1:])
+        return _judged(plan, seed, watch, turner, crowd, counted, drained, result, (files, last), pages, output()[1:])
 
 
 def _judged(
@@ -131,18 +128,18 @@ def _judged(
         *(f"crowd: {each}" for each in crowd.account.wrong),
         *(f"admin: {each}" for each in turner.wrong),
         *(f"the metrics page could not be read: {each}" for each in watch.unread),
-        *(f"the server said: {line}" for line in output[:20]),  # its address is not among them
+        *(f"the server printed: {line}" for line in output[:20]),  # its address is not among them
     ]
     if rising is not None and verdict.grows(rising):
-        wrong.append(f"memory grows by {verdict.told(rising)}, more than {verdict.MOST_MIB_PER_MINUTE:g}")
+        wrong.append(f"memory grows by {verdict.mib_per_minute(rising)}, more than {verdict.MOST_MIB_PER_MINUTE:g}")
     if left := int(pages[1]("ref_queue_depth")):
-        wrong.append(f"{left} requests wait at rest in the end")
+        wrong.append(f"{left} requests are queued at rest at the end")
     if last.threads > threads:
-        wrong.append(f"{last.threads} threads at rest in the end, {threads} at most in the first half")
+        wrong.append(f"{last.threads} threads at rest at the end, {threads} at most in the first half")
     if last.files > files:
-        wrong.append(f"{last.files} open files at rest in the end, {files} in the beginning")
+        wrong.append(f"{last.files} open files at rest at the end, {files} at the beginning")
     if watch.most_sessions > knobs.MOST_SESSIONS:
-        wrong.append(f"{watch.most_sessions} sessions were remembered, {knobs.MOST_SESSIONS} is the bound")
+        wrong.append(f"{watch.most_sessions} sessions were kept; the limit is {knobs.MOST_SESSIONS}")
     allocated = [round(page("ref_allocated_bytes") / verdict.MIB, 1) for page in pages]
     rss = [sample.rss / verdict.MIB for sample in watch.samples]
     return Soak(
@@ -191,7 +188,7 @@ def _plan(full: float, seconds: float, seed: int) -> LoadPlan:
 
 
 def _at_rest(server: ServerProcess) -> watching.Page:
-    """The page once nothing is on its way and every connection but the page's own is closed."""
+    """The page once no request is in flight and every connection but the page's own is closed."""
     give_up = time.monotonic() + _REST
     while True:
         page = watching.page(server.url)
@@ -199,7 +196,7 @@ def _at_rest(server: ServerProcess) -> watching.Page:
         if page("ref_arrivals_total") == answered and page("ref_queue_depth") == 0 and not _connections(server):
             return page
         if time.monotonic() > give_up:
-            return page  # what does not add up is told by the verdict
+            return page  # the verdict reports differences
         time.sleep(0.2)
 
 
@@ -256,14 +253,10 @@ def _run(crowd: clients.Crowd, end: threading.Event) -> None:
 
 
 def _progress(progress: Progress) -> None:
-    _say(
+    log(
         f"{progress.elapsed:4.0f} of {progress.of:.0f} s: {progress.sent} sent, {progress.in_flight} in flight, "
         f"{progress.errors} refused, failed or late"
     )
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Turns the live knobs of a server while it works, and tries what must be refused."""
+"""Changes the live configuration of a server under load, and sends changes that must be refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from latdoctor.lab.server.config import (
 Patch = Mapping[str, Mapping[str, object]]
 MOST_SESSIONS = 200
 
-# Short times to live and small bounds: what is to be forgotten is forgotten many times during the run.
+# Short times to live and small limits: entries expire many times during the run.
 START = ServerConfig(sessions=SessionsConfig(ttl_s=20, window_turns=4, max_sessions=MOST_SESSIONS), queue=QueueConfig())
 
 CHANGES: tuple[Patch, ...] = (
@@ -65,14 +65,14 @@ REFUSED: tuple[tuple[Patch, int], ...] = (
 
 
 class Tuned(Protocol):
-    """The part of a server that turns knobs."""
+    """The configuration interface of a server."""
 
     def config(self) -> tuple[ServerConfig, str]: ...
     def configure(self, patch: Patch) -> None: ...
 
 
 class Turner:
-    """One change after the other, by the seed."""
+    """Makes one change after the other, in an order from the seed."""
 
     def __init__(self, server: Tuned, seed: int, every: float) -> None:
         self.turned = 0
@@ -83,11 +83,11 @@ class Turner:
 
     @property
     def round_seconds(self) -> float:
-        """How long it takes until each change has been made once; a tenth is for the making."""
+        """The seconds until each change has been made once; a tenth is for making it."""
         return 1.1 * self._every * len(CHANGES)
 
     def back(self) -> None:
-        """As the server was at its start. Raises OperationError."""
+        """Restore the initial configuration. Raises OperationError."""
         groups = {
             "batching": BatchingConfig(),
             "memory": MemoryConfig(),
@@ -98,7 +98,7 @@ class Turner:
         self._server.configure(live)
 
     def turn(self, end: threading.Event) -> None:
-        """Turns until `end` is set."""
+        """Change the configuration until `end` is set."""
         changes: list[Patch] = []
         while not end.wait(self._every):
             changes = changes or self._chance.sample(CHANGES, len(CHANGES))
@@ -115,11 +115,11 @@ class Turner:
             self._server.configure(patch)
         except OperationError as error:
             if f"answered {status}" not in str(error):
-                self.wrong.append(f"{patch} was to be answered {status}: {error}")
+                self.wrong.append(f"{patch} should be answered {status}: {error}")
         else:
             self.wrong.append(f"{patch} was accepted")
         if self._server.config()[1] != before:
-            self.wrong.append(f"{patch} was refused and yet changed something")
+            self.wrong.append(f"{patch} was refused but changed something")
         self.refused += 1
 
 

@@ -1,4 +1,4 @@
-"""What a running server is from outside: its memory, threads and files from /proc, its metrics page, its output."""
+"""Observes a running server: its memory, threads and files from /proc, its metrics page, its output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _PATIENCE = 10.0  # seconds a metrics page may take on a busy machine
 
 
 class Sample(Struct, frozen=True):
-    """One look: seconds since the first, resident bytes, threads, open files."""
+    """One sample: seconds since the first, resident bytes, threads, open files."""
 
     at: float
     rss: int
@@ -29,7 +29,7 @@ class Sample(Struct, frozen=True):
 
 
 class Page:
-    """One reading of the metrics page; counters that are not there count 0."""
+    """One snapshot of the metrics page; missing counters are 0."""
 
     def __init__(self, text: str) -> None:
         self._values: dict[tuple[str, str], float] = {}
@@ -52,12 +52,12 @@ def page(url: str) -> Page:
 
 
 def rise(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
-    """By how much each counter has risen; those that have not are left out."""
+    """The increase of each counter that has one."""
     return {name: value - before.get(name, 0) for name, value in after.items() if value > before.get(name, 0)}
 
 
-def look(pid: int, since: float) -> Sample:
-    """Raises OSError where there is no such process."""
+def sample(pid: int, since: float) -> Sample:
+    """Sample the process. Raises OSError if it does not exist."""
     of = Path("/proc") / str(pid)
     resident = int((of / "statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     threads, files = (len(list((of / what).iterdir())) for what in ("task", "fd"))
@@ -66,7 +66,7 @@ def look(pid: int, since: float) -> Sample:
 
 @contextmanager
 def output_of(pid: int) -> Iterator[Callable[[], list[str]]]:
-    """Gives the lines that a process has written so far, even where it has ended or its file has lost its name."""
+    """Yield a function that returns the output lines of a process so far, also after its end."""
     with (Path("/proc") / str(pid) / "fd" / "1").open("rb") as file:
 
         def lines() -> list[str]:
@@ -77,7 +77,7 @@ def output_of(pid: int) -> Iterator[Callable[[], list[str]]]:
 
 
 class Watch:
-    """Looks at a server from a thread of its own, from time to time, until it is left."""
+    """Samples a server on a thread until the context exits."""
 
     def __init__(self, url: str, pid: int, *, every: float, page_every: float) -> None:
         self.samples: list[Sample] = []
@@ -91,31 +91,31 @@ class Watch:
     def running(self) -> Iterator[None]:
         since = time.monotonic()
 
-        def sample(end: threading.Event) -> None:
+        def sample_until(end: threading.Event) -> None:
             while not end.wait(self._every):
-                self.samples.append(look(self._pid, since))
+                self.samples.append(sample(self._pid, since))
 
         def read(end: threading.Event) -> None:
             while not end.wait(self._page_every):
                 self._read()
 
-        with beside(sample), beside(read):
+        with beside(sample_until), beside(read):
             yield
 
     def _read(self) -> None:
         try:
-            seen = page(self._url)
+            current = page(self._url)
         except OSError as error:
             self.unread.append(str(error))
             return
         self.pages += 1
-        self.most_sessions = max(self.most_sessions, int(seen("ref_sessions")))
-        self.deepest_queue = max(self.deepest_queue, int(seen("ref_queue_depth")))
+        self.most_sessions = max(self.most_sessions, int(current("ref_sessions")))
+        self.deepest_queue = max(self.deepest_queue, int(current("ref_queue_depth")))
 
 
 @contextmanager
 def beside(run: Callable[[threading.Event], None]) -> Iterator[None]:
-    """Runs `run` on a thread of its own; leaving the context sets its event, and raises what it raised."""
+    """Run `run` on a thread; leaving the context sets its event and raises its exception."""
     end = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(run, end)

@@ -1,9 +1,8 @@
-"""Whether a soak went well: everything that has to hold, judged from what was counted. Pure."""
+"""The verdict of a soak: identities between the counts, and the growth of memory. Pure."""
 
 from __future__ import annotations
 
-import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -15,7 +14,7 @@ MIB = 1 << 20
 # input for each request (2 KiB or more) is 6 MiB/min there, and 50 MiB/min with the small model. Only the floor is
 # judged: in `pooled` the heap itself spreads (550 MiB after 90 000 requests, with what is allocated flat at 152 MiB).
 MOST_MIB_PER_MINUTE = 3.0
-_MOST_POINTS = 400  # Theil and Sen look at every pair
+_MOST_POINTS = 400  # every pair counts, so the cost is quadratic
 
 
 class Counted(Struct, frozen=True):
@@ -40,7 +39,7 @@ class Counted(Struct, frozen=True):
 
 
 def accounts(counted: Counted) -> Iterable[str]:
-    """Every identity that does not hold."""
+    """The violated identities."""
     yield from _client_side(counted)
     yield from _server_side(counted)
     yield from _between(counted)
@@ -48,9 +47,9 @@ def accounts(counted: Counted) -> Iterable[str]:
 
 def _client_side(counted: Counted) -> Iterable[str]:
     if sum(counted.endings.values()) != counted.requests:
-        yield f"client: {counted.requests} requests, but the endings are {counted.endings}"
+        yield f"client: {counted.requests} requests; endings: {counted.endings}"
     if sum(counted.client.values()) != counted.attempts:
-        yield f"client: {counted.attempts} attempts, but their ends are {counted.client}"
+        yield f"client: {counted.attempts} attempts; statuses: {counted.client}"
     for word in ("reset", "no-connection", "bad-answer"):
         if counted.client.get(word):
             yield f"client: {counted.client[word]} attempts ended with {word}"
@@ -59,30 +58,30 @@ def _client_side(counted: Counted) -> Iterable[str]:
 def _server_side(counted: Counted) -> Iterable[str]:
     answered = sum(counted.server.values())
     if counted.arrivals != answered + counted.cancelled:
-        yield f"server: {counted.arrivals} came in, {answered} were answered and {counted.cancelled} cancelled"
+        yield f"server: {counted.arrivals} arrived, {answered} were answered and {counted.cancelled} cancelled"
     refused = counted.server.get("429", 0) + counted.server.get("503", 0)
     if refused != sum(counted.shed.values()):
-        yield f"server: {refused} times 429 or 503, but the reasons are {counted.shed}"
+        yield f"server: {refused} times 429 or 503; reasons: {counted.shed}"
     wrong = sum(count for status, count in counted.server.items() if status[0] == "4" and status != "429")
     if wrong != sum(counted.rejected.values()):
-        yield f"server: {wrong} other 4xx, but the reasons are {counted.rejected}"
+        yield f"server: {wrong} other 4xx; reasons: {counted.rejected}"
     for status, count in counted.server.items():
         if status[0] == "5" and status != "503":
             yield f"server: {count} requests were answered {status}"
 
 
 def _between(counted: Counted) -> Iterable[str]:
-    """An attempt that timed out may have reached the server or not: that is the only freedom there is."""
-    told = {status: count for status, count in counted.client.items() if status.isdigit()}
+    """Counts may differ only by attempts that timed out, which may have reached the server."""
+    received = {status: count for status, count in counted.client.items() if status.isdigit()}
     timeouts = counted.client.get("timeout", 0)
-    beyond = counted.arrivals - sum(told.values()) - counted.crowd_arrived
+    beyond = counted.arrivals - sum(received.values()) - counted.crowd_arrived
     if not 0 <= beyond <= timeouts:
         yield (
-            f"between: {counted.arrivals} came in at the server; {sum(told.values())} answers reached the generator, "
+            f"between: {counted.arrivals} arrived at the server; the generator received {sum(received.values())}, "
             f"{counted.crowd_arrived} were the crowd's: {beyond} more, with {timeouts} timeouts"
         )
-    for status in sorted({*told, *counted.crowd, *counted.server} - {"gone"}):
-        ours = told.get(status, 0) + counted.crowd.get(status, 0)
+    for status in sorted({*received, *counted.crowd, *counted.server} - {"gone"}):
+        ours = received.get(status, 0) + counted.crowd.get(status, 0)
         theirs = counted.server.get(status, 0)
         free = timeouts + counted.crowd_unknown
         if not ours <= theirs <= ours + free:
@@ -95,21 +94,17 @@ def _between(counted: Counted) -> Iterable[str]:
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """The median of the slopes of all pairs (Theil, 1950; Sen, 1968): single jumps do not move it.
+    """The median of the slopes of all pairs (Theil, 1950; Sen, 1968), which single jumps do not change.
 
     Raises ValueError for fewer than two points.
     """
-    step = max(1, len(points) // _MOST_POINTS)
-    kept = points[::step]
+    from scipy.stats import theilslopes
+
+    kept = points[:: max(1, len(points) // _MOST_POINTS)]
     if len(kept) < 2:
         raise ValueError("a slope needs two points")
-    slopes = [
-        (later[1] - earlier[1]) / (later[0] - earlier[0])
-        for number, earlier in enumerate(kept)
-        for later in kept[number + 1 :]
-        if later[0] > earlier[0]
-    ]
-    return statistics.median(slopes)
+    at, values = zip(*kept, strict=True)
+    return float(theilslopes(values, at).slope)
 
 
 def floors(points: Sequence[tuple[float, float]], window: float) -> list[tuple[float, float]]:
@@ -128,16 +123,9 @@ def floors(points: Sequence[tuple[float, float]], window: float) -> list[tuple[f
 
 
 def grows(bytes_per_second: float) -> bool:
-    """Whether the memory grows by more than finding its size explains."""
+    """Whether memory grows by more than the start of a server explains."""
     return bytes_per_second * 60 > MOST_MIB_PER_MINUTE * MIB
 
 
-def told(slope_: float) -> str:
-    """A slope in MiB a minute."""
+def mib_per_minute(slope_: float) -> str:
     return f"{slope_ * 60 / MIB:+.2f} MiB/min"
-
-
-def added(*counts: Mapping[str, int]) -> dict[str, int]:
-    """The sum by key."""
-    keys = {key for each in counts for key in each}
-    return {key: sum(each.get(key, 0) for each in counts) for key in sorted(keys)}

@@ -1,6 +1,6 @@
-"""Clients that do not behave: they vanish, dawdle, send rubbish; and what the server must have counted of them.
+"""Misbehaving clients: they disconnect early, send slowly or send invalid data; and what the server must count of them.
 
-`Expect: 100-continue` makes their account exact: the server asks for a body only once it has counted the request.
+`Expect: 100-continue` makes the count exact: the server requests a body only once it has counted the request.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
-PATIENCE = 30.0  # seconds; a client that waits longer has found a server that hangs
+PATIENCE = 30.0  # seconds; a client that waits longer has found a hanging server
 _GOOD = b'{"text": "where is my parcel and when will it arrive"}'
 _GONE = "gone"
 
 
 class Account:
-    """What these clients did. `arrived`: requests that the server must have counted; `statuses`: answers to these;
+    """The counts of these clients. `arrived`: requests that the server must have counted; `statuses`: answers to these;
     `vanished`: of them, those that left before the whole request was sent; `unknown`: those that left while it was
-    computed, so that the server may have answered. `wrong`: answers that are not what they should be.
+    computed, so that the server may have answered. `wrong`: unexpected answers.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ HOSTILE: Mapping[str, tuple[bytes, tuple[str, ...], bool]] = {
 
 
 class Crowd:
-    """Starts misbehaving clients, `rate` a second of each kind, until it is told to stop; then waits for the last."""
+    """Starts misbehaving clients, `rate` a second of each kind, until it is stopped; then waits for the last."""
 
     def __init__(self, port: int, seed: int, rate: float, *, patient_slow: bool) -> None:
         self.account = Account()
@@ -129,14 +129,14 @@ class Crowd:
 
     async def _half_a_body(self) -> None:
         async with _Connection(self._port) as connection:
-            if await self._asked_for_body(connection, length=99):
+            if await self._send_head(connection, length=99):
                 connection.send(b'{"text"')
                 self.account.arrived += 1
                 self.account.vanished += 1
 
     async def _leaves(self) -> None:
         async with _Connection(self._port) as connection:
-            if await self._asked_for_body(connection, length=len(_GOOD)):
+            if await self._send_head(connection, length=len(_GOOD)):
                 connection.send(_GOOD)
                 await asyncio.sleep(self._chance.choice((0, 0.001, 0.01, 0.05)))
                 self.account.arrived += 1
@@ -145,7 +145,7 @@ class Crowd:
 
     async def _slow_body(self) -> None:
         async with _Connection(self._port) as connection:
-            if await self._asked_for_body(connection, length=len(_GOOD)):
+            if await self._send_head(connection, length=len(_GOOD)):
                 for start in range(0, len(_GOOD), 16):
                     connection.send(_GOOD[start : start + 16])
                     await asyncio.sleep(0.2)
@@ -153,7 +153,7 @@ class Crowd:
 
     async def _never_ending_body(self) -> None:
         async with _Connection(self._port) as connection:
-            if await self._asked_for_body(connection, length=99):
+            if await self._send_head(connection, length=99):
                 await self._answer("never-ending-body", connection, ("408",))
 
     async def _two_at_once(self) -> None:
@@ -181,14 +181,14 @@ class Crowd:
             connection.send(b"POST /v1/intent HTTP/1.1\r\nhost: x\r\nx-")
             await self._waits(self._chance.uniform(0, 8))
 
-    async def _asked_for_body(self, connection: _Connection, length: int) -> bool:
-        """Sends a head and waits until its body is asked for; False where the request was refused at once."""
+    async def _send_head(self, connection: _Connection, length: int) -> bool:
+        """Sends a head and waits until its body is requested; False if the request was refused."""
         connection.send(_request(b"", _EXPECT, length=length))
         status = await connection.status()
         if status == "100":
             return True
         self.account.answered(status)
-        self.account.expect("at the door", status, ("503",))
+        self.account.expect("at arrival", status, ("503",))
         return False
 
     async def _answer(self, what: str, connection: _Connection, allowed: tuple[str, ...]) -> None:
@@ -214,7 +214,7 @@ class _Connection:
         self._writer.write(content)
 
     def reset(self) -> None:
-        """Closes so that the server is told at once (RST)."""
+        """Close with a RST, which the server receives at once."""
         sock = self._writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._writer.transport.abort()

@@ -1,4 +1,4 @@
-"""SIGTERM under load: what was sent before it is answered, what comes after it is answered or refused, and it ends."""
+"""SIGTERM under load: earlier requests are answered, later ones answered or refused, and the server ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from msgspec import Struct
 from latdoctor.load.openloop import TIMEOUT, HttpTransport
 
 BEFORE, AFTER = 0.5, 2.0  # seconds of load before and after the signal
-ENDS_WITHIN = 60.0  # seconds: no figure of the server, only the patience of this script
+ENDS_WITHIN = 60.0  # seconds: the limit of this script, not of the server
 _REFUSED = frozenset({"503", "no-connection", "reset"})
 
 
@@ -34,14 +34,14 @@ class Drained(Struct, frozen=True):
     seconds: float
 
     def wrong(self) -> list[str]:
-        """What is not as it should be."""
+        """The failures."""
         found = []
         if lost := {status: count for status, count in self.before.items() if status != "200"}:
             found.append(f"drain: of the requests sent before SIGTERM some were not answered: {lost}")
         if lost := {status: count for status, count in self.after.items() if status not in {"200", *_REFUSED}}:
             found.append(f"drain: of the requests sent after SIGTERM some were neither answered nor refused: {lost}")
         if not any(self.after.get(status) for status in _REFUSED):
-            found.append("drain: nothing was refused after SIGTERM: the door was never closed")
+            found.append("drain: nothing was refused after SIGTERM: it kept accepting requests")
         if not self.computed_after:
             found.append("drain: nothing was in flight at SIGTERM, so this run shows nothing")
         if self.exit_code != 0:
@@ -56,7 +56,7 @@ class _Sent(Struct):
 
 
 def drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
-    """Sends `burst` long requests at once and `rate` short ones a second, tells the server to end, and sends on."""
+    """Sends `burst` long requests at once and `rate` short ones a second, sends SIGTERM, and continues."""
     return asyncio.run(_drain(url, pid, seed, rate, burst))
 
 
@@ -114,7 +114,7 @@ def _counted(sent: Iterable[_Sent], which: Callable[[_Sent], bool]) -> dict[str,
 
 
 def _exit_code(pid: int) -> int | None:
-    """The exit code of our child, which is left to be waited for by its owner."""
+    """The exit code of our child; its owner waits for it."""
     give_up = time.monotonic() + ENDS_WITHIN
     while time.monotonic() < give_up:
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)

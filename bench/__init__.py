@@ -1,0 +1,1 @@
+"""Benchmarks. Run each from the repository's root as a module: `python -m bench.startup --help`."""
