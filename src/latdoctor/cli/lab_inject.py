@@ -43,7 +43,7 @@ def proxy(
     from latdoctor.cli.lab import need_extra
 
     need_extra()
-    from latdoctor.lab.faults.proxy_control import ProxyOptions, run
+    from latdoctor.lab.faults.tcp_proxy import ProxyOptions, run
     from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE, admin_token
 
     token = admin_token(admin_token_file)

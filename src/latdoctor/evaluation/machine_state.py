@@ -82,9 +82,9 @@ def state(root: Path = Path("/proc")) -> dict[str, object]:
     }
 
 
-def other_load(share: float) -> str:
+def other_load(share: float, limit: float = OTHERS) -> str:
     """The message for a foreign processor use of `share`."""
-    return f"other processes used {share:.0%} of the processors (limit {OTHERS:.0%})"
+    return f"other processes used {share:.0%} of the processors (limit {limit:.0%})"
 
 
 def busy(root: Path = Path("/proc")) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,23 +11,15 @@ from latdoctor.errors import OperationError
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.sanitize import clean
 
+TIMEOUT = 10.0  # seconds
+CHANGED = 412
+ATTEMPTS = 3  # of a change that conflicts with another client's
+
 
 def typed_knobs(knobs: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """`knobs` with each value of its own type. Raises UsageError for an unknown one or a bad value."""
     whole = msgspec.to_builtins(patched(ServerConfig(), knobs, strict=False))
     return {group: {name: whole[group][name] for name in values} for group, values in knobs.items()}
-
-
-TIMEOUT = 10.0  # seconds
-
-
-CONFLICT = 409
-
-
-CHANGED = 412
-
-
-ATTEMPTS = 3  # of a change that conflicts with another client's
 
 
 class AdminClient:
@@ -72,27 +61,27 @@ class AdminClient:
     def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[Mapping[str, str], bytes]:
-        """Headers (in lower case) and body of the answer. Raises OperationError, AdminRefusedError for no 2xx."""
-        request = urllib.request.Request(  # noqa: S310 — an address that the user gave, or our own process
-            self.url + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={**self.headers, "Content-Type": "application/json", **(headers or {})},
-            method=method,
-        )
+        """Headers (by name in any case) and body of the answer. Raises OperationError, AdminRefusedError for no 2xx."""
+        import httpx
+
         try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT) as answer:  # noqa: S310
-                return {key.lower(): value for key, value in answer.headers.items()}, answer.read()
-        except urllib.error.HTTPError as error:
-            raise AdminRefusedError(
-                error.code, error.read().decode(errors="replace"), f"{method} {self.url}{path}"
-            ) from error
-        except OSError as error:
+            answer = httpx.request(
+                *(method, self.url + path),
+                json=body,
+                headers={**self.headers, **(headers or {})},
+                timeout=TIMEOUT,
+                trust_env=False,
+            )
+        except httpx.HTTPError as error:
             raise OperationError(f"the admin interface does not answer: {error}", where=self.url) from error
+        if not answer.is_success:
+            raise AdminRefusedError(answer.status_code, answer.text, f"{method} {self.url}{path}")
+        return answer.headers, answer.content
 
 
 class AdminRefusedError(OperationError):
     """The admin interface refused the request, with this status."""
 
-    def __init__(self, status: int, said: str, where: str) -> None:
-        super().__init__(f"the admin interface answered {status}: {clean(said, 300)}", where=where)
+    def __init__(self, status: int, message: str, where: str) -> None:
+        super().__init__(f"the admin interface answered {status}: {clean(message, 300)}", where=where)
         self.status = status

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import urllib.error
-import urllib.request
 from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
-
-MAX_BYTES = 8 << 20
 
 
 class MetricsPage(Struct, frozen=True):
@@ -40,12 +36,13 @@ def collect_metrics(addresses: Sequence[str], timeout: float = 5.0) -> MetricsSn
 
 def scrape(base: str, timeout: float = 5.0) -> MetricsPage:
     """The page of the server at `base`. Raises OperationError where it does not answer."""
+    import httpx
+
     try:
-        with urllib.request.urlopen(f"{base}/metrics", timeout=timeout) as answer:  # noqa: S310 — our own server
-            text = answer.read(MAX_BYTES).decode()
-    except (OSError, urllib.error.URLError, UnicodeDecodeError) as error:
+        answer = httpx.get(f"{base}/metrics", timeout=timeout, trust_env=False).raise_for_status()
+    except httpx.HTTPError as error:
         raise OperationError(f"the server's metrics page cannot be read: {error}", where=base) from error
-    return MetricsPage(_values(text))
+    return MetricsPage(_values(answer.text))
 
 
 def _values(text: str) -> Mapping[str, float]:

@@ -14,11 +14,9 @@ import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from msgspec import Struct
 
 from latdoctor.errors import OperationError
 from latdoctor.lab.admin_client import AdminClient, typed_knobs
@@ -28,6 +26,7 @@ from latdoctor.lab.scenario import Scenario
 from latdoctor.lab.server import parent_watch
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig, patched
+from latdoctor.lab.server.replica_pool import ReplicaStatus
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.sanitize import clean
 
@@ -66,10 +65,8 @@ class _LabServerProcess:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._child.__exit__(None, None, None)
+    def __exit__(self, *_: object) -> None:
+        self._child.close()
         self._folder.cleanup()
 
 
@@ -85,7 +82,7 @@ class ServerProcess(_LabServerProcess):
         Raises OperationError where it does not become ready, UsageError for bad knobs.
         """
         config = patched(self._started_with, knobs, strict=False)
-        self._child.__exit__(None, None, None)
+        self._child.close()
         self._child = self._started(config)
         self.wait_ready()
 
@@ -96,15 +93,6 @@ class ServerProcess(_LabServerProcess):
     def configure(self, patch: Mapping[str, Any]) -> None:
         """Changes live settings, conditional on the ETag that was read. Raises OperationError."""
         self.admin.configure(patch)
-
-
-class ReplicaStatus(Struct, frozen=True):
-    """A replica as reported by the router's admin interface."""
-
-    name: str
-    url: str
-    state: str
-    pid: int
 
 
 class RouterProcess(_LabServerProcess):
@@ -175,9 +163,7 @@ class Deployment:
             self._ends = self._ends.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ends.close()
 
     @property
@@ -309,9 +295,11 @@ class ChildProcess:
     def __enter__(self) -> ChildProcess:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the process."""
         self.stop()
         self._output.close()
 

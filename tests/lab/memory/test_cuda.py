@@ -9,6 +9,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.memory.cuda import from_cuda, largest_free
+from latdoctor.lab.server.memory.pool import MemoryStats
 
 FIGURES = {
     "reserved_bytes.all.current": 1000,
@@ -28,9 +29,7 @@ SNAPSHOT = [
 
 
 def test_torchs_names_become_ours() -> None:
-    stats = from_cuda(
-        FIGURES, largest_free(SNAPSHOT), alloc_seconds=0.5, page_faults=4, compactions=1, compaction_seconds=0.1
-    )
+    stats = MemoryStats("cuda", **from_cuda(FIGURES, largest_free(SNAPSHOT)))
     assert (stats.reserved_bytes, stats.allocated_bytes, stats.inactive_split_bytes) == (1000, 600, 250)
     assert (stats.device_alloc_total, stats.device_free_total, stats.segments) == (9, 6, 3)
     assert (stats.alloc_total, stats.alloc_retries_total, stats.alloc_oom_total) == (77, 2, 1)
@@ -39,7 +38,7 @@ def test_torchs_names_become_ours() -> None:
 
 
 def test_a_figure_that_torch_does_not_give_is_unknown() -> None:
-    stats = from_cuda({}, 0, alloc_seconds=0, page_faults=None, compactions=0, compaction_seconds=0)
+    stats = MemoryStats("cuda", **from_cuda({}, 0))
     assert stats.device_alloc_total is None
     assert stats.reserved_bytes is None
 

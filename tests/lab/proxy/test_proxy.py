@@ -13,10 +13,10 @@ import aiohttp
 import pytest
 
 from latdoctor.errors import OperationError, UsageError
-from latdoctor.lab.faults.proxy_control import app
-from latdoctor.lab.faults.tcp_proxy import HELD_BYTES, READ_BYTES, FaultProxy
+from latdoctor.lab.faults.tcp_proxy import HELD_BYTES, READ_BYTES, FaultProxy, control
 from latdoctor.lab.faults.toxics import Bandwidth, Blackhole, Latency, Reset, SlowClose, Toxic
 from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.server.intent_request import MAX_BODY_BYTES
 
 DEADLINE = 20.0  # for a test that hangs; nothing is measured by it
 
@@ -339,7 +339,7 @@ def test_a_port_that_is_taken_is_said() -> None:
 def controlled(test: Callable[[FaultProxy, aiohttp.ClientSession], Awaitable[None]]) -> None:
     async def whole() -> None:
         async with proxied() as (proxy, _):
-            listening = HttpServer(app(proxy, "secret"))
+            listening = HttpServer(control(proxy, "secret"))
             await listening.start()
             headers = {"authorization": "Bearer secret"}
             async with aiohttp.ClientSession(listening.url, headers=headers) as session:
@@ -387,7 +387,8 @@ def test_another_process_adds_lists_and_removes_toxics() -> None:
 def test_a_bad_toxic_is_a_clear_refusal(body: bytes) -> None:
     async def test(proxy: FaultProxy, session: aiohttp.ClientSession) -> None:
         async with session.post("/toxics", data=body) as answer:
-            assert (answer.status, (await answer.json())["error"]) == (422, "invalid")
+            refusal = (413, "too-large") if len(body) > MAX_BODY_BYTES else (422, "invalid")
+            assert (answer.status, (await answer.json())["error"]) == refusal
         assert proxy.toxics.active() == ()
 
     controlled(test)
@@ -402,6 +403,6 @@ def test_without_the_token_nothing_is_shown_or_changed() -> None:
             assert answer.status == 401
         assert len(proxy.toxics.active()) == 1
         with pytest.raises(UsageError, match="token"):
-            app(proxy, "")
+            control(proxy, "")
 
     controlled(test)

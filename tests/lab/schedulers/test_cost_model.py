@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.batch import Batch, Work
-from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel, admission
+from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
 from tests.lab.schedulers.made import batch, seconds, works
 
 SHAPES = ((1, 40), (8, 40), (32, 40), (1, 512), (4, 512), (2, 200))
@@ -96,7 +96,7 @@ def test_the_wait_is_what_runs_and_what_waits() -> None:
     assert model.predicted_wait(5.004, works(40, 60)) == pytest.approx(0.016, rel=0.01)
     assert model.predicted_wait(9.0, works(40, 60)) == pytest.approx(0.01, rel=0.01)  # overdue: any moment now
     model.finished(5.01)
-    assert not model.is_busy
+    assert model._running is None
     assert model.predicted_wait(5.01, []) == 0
 
 
@@ -138,20 +138,20 @@ def due(tokens: int, deadline: float | None) -> Work:
 def test_who_would_be_late_is_turned_away_with_a_time_to_come_back() -> None:
     model = taught(Cost(0.0, 1e-3, 0.0))
     queue = works(1000, 2000)  # three seconds
-    assert admission(due(100, 3.2), 0.0, queue, model).admitted
-    late = admission(due(100, 1.0), 0.0, queue, model)
+    assert model.admission(due(100, 3.2), 0.0, queue).admitted
+    late = model.admission(due(100, 1.0), 0.0, queue)
     assert not late.admitted
     assert late.predicted == pytest.approx(3.1, rel=0.01)
     assert late.retry_after == 3  # 2.1 s too late
-    assert admission(due(100, None), 0.0, queue, model).admitted
-    assert admission(due(100, 1.0), 0.0, queue, CostModel()).admitted  # nothing is known
+    assert model.admission(due(100, None), 0.0, queue).admitted
+    assert CostModel().admission(due(100, 1.0), 0.0, queue).admitted  # nothing is known
 
 
 def test_an_idle_server_lets_in_whatever_it_believes() -> None:
     model = taught(Cost(10.0, 0.0, 0.0))
-    assert admission(due(40, 1.0), 0.0, [], model).admitted
+    assert model.admission(due(40, 1.0), 0.0, []).admitted
     model.started(batch(40), 0.0)
-    assert not admission(due(40, 1.0), 0.0, [], model).admitted
+    assert not model.admission(due(40, 1.0), 0.0, []).admitted
 
 
 def served(rate: float, deadline: float, slow_until: float) -> tuple[list[float], int, int]:
@@ -172,7 +172,7 @@ def served(rate: float, deadline: float, slow_until: float) -> tuple[list[float]
             model.started(running, free)
             free += seconds(running) * (10 if free < slow_until else 1)
         work = Work(work.id, work.tokens, work.arrived, work.arrived + deadline)  # noqa: PLW2901 (the same, with a deadline)
-        if admission(work, work.arrived, scheduler.pending, model).admitted:
+        if model.admission(work, work.arrived, scheduler.pending).admitted:
             scheduler.add(work)
         else:
             refused[work.arrived >= slow_until + 5] += 1

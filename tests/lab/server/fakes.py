@@ -14,15 +14,10 @@ from latdoctor.lab.server.inference_server import ModelBackend
 from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
 from latdoctor.lab.server.profiler import ProfileOptions
-from latdoctor.lab.server.schedulers.batch import Batch, Work
+from latdoctor.lab.server.schedulers.batch import Batch, ReleaseReason, Work
+from latdoctor.lab.server.serving_models import Predictions
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
-
-
-class Found(msgspec.Struct, frozen=True):
-    intents: Sequence[int]
-    scores: Sequence[float]
-    padded_tokens: int
 
 
 class FakeModel:
@@ -48,7 +43,7 @@ class FakeModel:
     def checksum(self) -> str:
         return f"{self.settings.version}-{self.built}"
 
-    def forward(self, batch: Sequence[ModelInput]) -> Found:
+    def forward(self, batch: Sequence[ModelInput]) -> Predictions:
         self.batches.append([len(one) for one in batch])
         self.entered.release()
         assert self.gate.wait(PATIENCE)
@@ -56,7 +51,7 @@ class FakeModel:
             error, self.fails_with = self.fails_with, None
             raise error
         padded = len(batch) * max(map(len, batch))
-        return Found([len(one) % 3 for one in batch], [0.5] * len(batch), padded)
+        return Predictions([len(one) % 3 for one in batch], [0.5] * len(batch), padded)
 
     def apply(self, settings: ModelSettings) -> None:
         if settings.precision == "int8":
@@ -143,7 +138,7 @@ class Fifo:
     def take(self, now: float) -> Batch | None:
         works = tuple(self._waiting.values())[: self._most]
         self.drop(frozenset(work.id for work in works))
-        return Batch(works, "idle") if works else None
+        return Batch(works, ReleaseReason.IDLE) if works else None
 
     def wake_at(self, now: float) -> float | None:
         return None

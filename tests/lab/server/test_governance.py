@@ -14,7 +14,7 @@ from latdoctor.lab.server.errors import LoadShed
 from latdoctor.lab.server.governance import FEWEST, WINDOW, Breaker, Governance, RetryBudget
 from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests, Ticket
 from latdoctor.lab.server.schedulers.batch import Batch, Work
-from latdoctor.lab.server.schedulers.cost_model import Prediction
+from latdoctor.lab.server.schedulers.cost_model import CostModel
 from tests.lab.server.running import Running
 
 NORMAL, HIGH = IntentRequest(text="a"), IntentRequest(text="a", priority="high")
@@ -30,11 +30,11 @@ def book(*tokens: int) -> PendingRequests:
 
 
 def governance(config: ServerConfig, seconds_per_call: float | None = None) -> Governance:
-    prediction = Prediction()
+    cost_model = CostModel()
     if seconds_per_call is not None:
         for _ in range(20):
-            prediction.model.observe(Batch((Work(1, 10, 0.0),), "idle"), seconds_per_call)
-    return Governance(config, prediction, lambda: 100.0)
+            cost_model.observe(Batch((Work(1, 10, 0.0),), "idle"), seconds_per_call)
+    return Governance(config, cost_model, lambda: 100.0)
 
 
 @pytest.mark.parametrize(("queue", "waiting", "tokens", "admitted"), [
@@ -68,7 +68,7 @@ def test_who_would_be_too_late_is_told_when_to_come_again() -> None:
 def opened(config: ServerConfig) -> Governance:
     """After twenty answers of 0.2 s, spread over the last second but one."""
     times = iter([*(99.0 + at / FEWEST for at in range(FEWEST)), *[100.0] * 9])
-    judge = Governance(config, Prediction(), lambda: next(times))
+    judge = Governance(config, CostModel(), lambda: next(times))
     for _ in range(FEWEST + 1):
         judge.answered(0.2)
     return judge

@@ -11,7 +11,6 @@ import ctypes
 import errno
 import os
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from latdoctor.errors import OperationError
@@ -47,9 +46,7 @@ class Reclaim:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         os.close(self._process)
 
     def check(self) -> None:

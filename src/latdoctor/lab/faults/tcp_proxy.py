@@ -1,4 +1,7 @@
-"""TCP proxy that injects network faults in front of a replica, the router or the dependency."""
+"""TCP proxy that injects network faults in front of a replica, the router or the dependency; and its process.
+
+Its control interface on loopback: `GET /toxics`, `POST /toxics`, `DELETE /toxics/NAME`, `GET /traffic`, with the token.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,40 @@ import random
 import socket
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Protocol
 
+import msgspec
 from msgspec import Struct
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 
-from latdoctor.errors import OperationError
+from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.faults.toxics import (
     ActiveToxics,
     Direction,
     EndStream,
     ForwardBytes,
     ResetConnection,
+    Toxic,
     ToxicStream,
     WaitUntil,
 )
+from latdoctor.lab.http_server import HttpServer, stop_event
+from latdoctor.lab.server.admin_http import AdminGuard, json_response
+from latdoctor.lab.server.errors import BadRequest
+from latdoctor.lab.server.intent_request import read
+from latdoctor.sanitize import clean
 
 READ_BYTES = 64 * 1024
 HELD_BYTES = 1 << 20  # of one direction; a faster sender waits
 MOST_CONNECTIONS = 1024
 CONNECT_SECONDS = 10.0
+HOST = "127.0.0.1"
+DRAIN_SECONDS = 2.0  # of the control interface; proxied connections are cut
 
 
 class Clock(Protocol):
@@ -226,3 +243,72 @@ def _abort(writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
+
+
+def control(proxy: FaultProxy, token: str) -> Starlette:
+    """The control interface as an ASGI application, to be served on loopback. Raises UsageError without a token."""
+    if not token:
+        raise UsageError("the proxy's control needs a token")
+
+    async def show(_: Request) -> Response:
+        return json_response(proxy.toxics.active())
+
+    async def add(request: Request) -> Response:
+        body = await read(request)
+        try:
+            return json_response(proxy.toxics.add(msgspec.json.decode(body, type=Toxic)), status=201)
+        except (*UNDECODABLE, UsageError) as error:
+            raise BadRequest(422, "invalid", clean(str(error), 300)) from error
+
+    async def remove(request: Request) -> Response:
+        if not proxy.toxics.remove(request.path_params["name"]):
+            raise BadRequest(404, "unknown-toxic", "no toxic of that name is in force")
+        return Response(status_code=204)
+
+    async def traffic(_: Request) -> Response:
+        return json_response(proxy.traffic())
+
+    guard = AdminGuard(token)
+    return Starlette(
+        routes=[
+            guard.route("GET", "/toxics", show),
+            guard.route("POST", "/toxics", add),
+            guard.route("DELETE", "/toxics/{name}", remove),
+            guard.route("GET", "/traffic", traffic),
+        ]
+    )
+
+
+class ProxyOptions(Struct, frozen=True):
+    """The target, the token of the control interface, and the ports; 0 takes a free one."""
+
+    upstream_host: str
+    upstream_port: int
+    token: str
+    port: int = 0
+    control_port: int = 0
+    seed: int = 0
+
+
+def run(options: ProxyOptions, *, announce: Callable[[str], None]) -> None:
+    """Proxies until SIGTERM or SIGINT. Raises OperationError where a port is not available."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run(options, announce))
+
+
+async def _run(options: ProxyOptions, announce: Callable[[str], None]) -> None:
+    stop_requested = stop_event()
+    proxy = FaultProxy(options.upstream_host, options.upstream_port, seed=options.seed)
+    app = control(proxy, options.token)
+    listening = HttpServer(app, host=HOST, port=options.control_port, drain_seconds=DRAIN_SECONDS)
+    await proxy.start(HOST, options.port)
+    try:
+        await listening.start()
+        announce(f"{HOST}:{proxy.port}")
+        announce(listening.url)
+        await stop_requested.wait()
+        await listening.stop()
+    finally:
+        await proxy.close()

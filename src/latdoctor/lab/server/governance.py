@@ -11,7 +11,7 @@ from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.errors import LoadShed, Unavailable
 from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests
 from latdoctor.lab.server.schedulers.batch import Lane, Work
-from latdoctor.lab.server.schedulers.cost_model import Prediction
+from latdoctor.lab.server.schedulers.cost_model import CostModel
 
 WINDOW = 5.0  # seconds of answers that the P99 is taken of
 FEWEST = 20  # answers below which no P99 is believed
@@ -90,10 +90,10 @@ class Governance:
     A request of high priority passes breaker and deadline.
     """
 
-    def __init__(self, config: ServerConfig, prediction: Prediction, clock: Callable[[], float]) -> None:
+    def __init__(self, config: ServerConfig, cost_model: CostModel, clock: Callable[[], float]) -> None:
         self.breaker = Breaker()
         self._config = config
-        self._prediction = prediction
+        self._cost_model = cost_model
         self._clock = clock
         self._retries = RetryBudget()
 
@@ -139,7 +139,7 @@ class Governance:
     def _meet(self, deadline: float, tokens: int, pending: PendingRequests) -> None:
         now, lane = self._clock(), self.lane(tokens)
         waiting = [ticket.work for ticket in pending.all() if ticket.work.lane == lane]
-        judged = self._prediction.admission(Work(0, tokens, now, deadline, lane), now, waiting)
+        judged = self._cost_model.admission(Work(0, tokens, now, deadline, lane), now, waiting)
         if not judged.admitted:
             raise LoadShed(429, "deadline", "the answer would come too late", retry_after=judged.retry_after or 1)
 

@@ -37,7 +37,7 @@ from latdoctor.lab.server.metrics_collector import (
 from latdoctor.lab.server.profiler import ProfileOptions, Profiler, ProfileRecorder
 from latdoctor.lab.server.schedulers import build as build_scheduler
 from latdoctor.lab.server.schedulers.batch import Scheduler
-from latdoctor.lab.server.schedulers.cost_model import Prediction
+from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.serving_models import Model, ServingModels
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import StageHandlers, Stages, TimedLock
@@ -83,10 +83,10 @@ class InferenceServer:
         self.readiness = Readiness()
         self.metrics = ServerMetrics(identity.replica, backend.backend)
         self.shared = TimedLock(self.metrics.lock_wait.observe)
-        self.prediction = Prediction()
-        self.governance = Governance(config, self.prediction, clock)
+        self.cost_model = CostModel()
+        self.governance = Governance(config, self.cost_model, clock)
         self.models = ServingModels(backend.model, self.governance.wants_standby, self.shared)
-        self.counts = BatchMetrics(self.metrics, self.prediction, backend.torch_threads)
+        self.counts = BatchMetrics(self.metrics, self.cost_model, backend.torch_threads)
         self.engine = Engine(self._scheduler, config, self.models, self.counts, clock)
         self.sessions = InProcessSessions(config.sessions, config.queue.max_tokens_per_request)
         self.dependency = DependencyClient(config.dependency, self.metrics)
@@ -131,7 +131,7 @@ class InferenceServer:
         governance = config.governance
         return build_scheduler(
             config.batching,
-            self.prediction.model,
+            self.cost_model,
             lane_boundary=governance.lane_boundary_tokens if governance.lanes else None,
             lane_age=governance.lane_age_ms / 1000,
         )

@@ -35,6 +35,7 @@ from latdoctor.lab.server.network import (
     layers_of,
     resolve_precision,
 )
+from latdoctor.lab.server.serving_models import Predictions
 from latdoctor.lab.server.tokenizer import VOCABULARY
 
 INTENTS = (
@@ -59,19 +60,6 @@ INTENTS = (
 
 LONG_TOKENS = 200  # from here on an input is long, and may use the memory kept for long ones
 STANDBY_LAYERS, STANDBY_WIDTH = 2, 128
-
-
-class Predictions(Struct, frozen=True):
-    """One answer for each input of a batch, in its order.
-
-    `intents` are places in INTENTS, `scores` their probabilities (0..1). `checksum` identifies the weights.
-    `padded_tokens` is what was computed: batch × padded length, the compiler's buckets included.
-    """
-
-    intents: tuple[int, ...]
-    scores: tuple[float, ...]
-    checksum: str
-    padded_tokens: int
 
 
 class PreparedNetwork(Struct, frozen=True):

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, disable_cre
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from latdoctor.lab.server.schedulers.batch import Batch
-from latdoctor.lab.server.schedulers.cost_model import Prediction
+from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.load.mix import BODY_SIZES, SECONDS, body_size
 
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)
@@ -138,22 +138,22 @@ class LabelledCounter:
 class BatchMetrics:
     """The worker's Watcher: histograms of batches, the cost model's lessons, and how many threads torch may use."""
 
-    def __init__(self, metrics: ServerMetrics, prediction: Prediction, torch_threads: Callable[[], int]) -> None:
+    def __init__(self, metrics: ServerMetrics, cost_model: CostModel, torch_threads: Callable[[], int]) -> None:
         self.torch_threads = 0
         self._metrics = metrics
-        self._prediction = prediction
+        self._cost_model = cost_model
         self._read_threads = torch_threads
 
     def started(self, batch: Batch, now: float) -> None:
-        self._prediction.started(batch, now)
+        self._cost_model.started(batch, now)
         for work in batch.works:
             self._metrics.queue_wait[work.lane].observe(now - work.arrived)
 
     def cut(self) -> None:
-        self._prediction.abandoned()  # what one part takes says nothing about the whole
+        self._cost_model.abandoned()  # what one part takes says nothing about the whole
 
     def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None:
-        self._prediction.finished(now)
+        self._cost_model.finished(now)
         metrics = self._metrics
         metrics.forward_seconds.observe(now - started)
         metrics.worker_busy.inc(now - started)

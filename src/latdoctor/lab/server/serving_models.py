@@ -6,20 +6,24 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, Self
 
+from msgspec import Struct
+
 from latdoctor.lab.server.config import ModelSettings
 from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.worker import BatchResult
 
 
-class BatchAnswers(Protocol):
-    """A model's predictions for a batch, in its order."""
+class Predictions(Struct, frozen=True):
+    """One answer for each input of a batch, in its order.
 
-    @property
-    def intents(self) -> Sequence[int]: ...
-    @property
-    def scores(self) -> Sequence[float]: ...
-    @property
-    def padded_tokens(self) -> int: ...
+    `intents` are indices of the server's intents, `scores` their probabilities (0..1). `padded_tokens` is what was
+    computed: batch × padded length, the compiler's buckets included. `checksum` identifies the weights.
+    """
+
+    intents: Sequence[int]
+    scores: Sequence[float]
+    padded_tokens: int
+    checksum: str = ""
 
 
 class Model(Protocol):
@@ -36,12 +40,12 @@ class Model(Protocol):
     def checksum(self) -> str:
         """Of its weights."""
 
-    def forward(self, batch: Sequence[ModelInput]) -> BatchAnswers: ...
+    def forward(self, batch: Sequence[ModelInput]) -> Predictions: ...
 
     def apply(self, settings: ModelSettings) -> None: ...
 
     def rebuild(self) -> None:
-        """Makes the network of its settings anew, beside the one in use."""
+        """Builds the network of its settings again, beside the one in use."""
 
     def standby(self) -> Self: ...
 
@@ -49,7 +53,7 @@ class Model(Protocol):
 
 
 class ServingModels:
-    """Chooses between the two for each batch. The choice is shared state, so it is made under the shared lock."""
+    """The main model and its light standby; one of them computes each batch, chosen under the shared lock."""
 
     def __init__(self, main: Model, wants_standby: Callable[[], bool], shared: AbstractContextManager[None]) -> None:
         self.main = main
@@ -70,7 +74,7 @@ class ServingModels:
             self._light = self.main.standby()
 
     def rebuild(self) -> str:
-        """Both made anew from the settings they have; the checksum of the main one. As long as `prepare`, and there."""
+        """Builds both again from their settings; the checksum of the main one. Called like `prepare`."""
         self.main.rebuild()
         if self._light is not None:
             self._light = self.main.standby()

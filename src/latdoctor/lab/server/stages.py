@@ -15,7 +15,6 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
-from types import TracebackType
 from typing import TypeAlias
 
 import msgspec
@@ -53,9 +52,7 @@ class TimedLock:
         self._lock.acquire()
         self._observe(perf_counter() - started)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._lock.release()
 
 

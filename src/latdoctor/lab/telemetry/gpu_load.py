@@ -40,7 +40,7 @@ class GpuModel:
     slowdown: float
     target: float
     generation: int
-    counts: tuple[int, ...]  # how many of them stand in one machine
+    counts: tuple[int, ...]  # possible numbers of them in one machine
     links: int = 0  # NVLinks
     reports_margin: bool = False
     remaps_rows: bool = True
@@ -50,74 +50,19 @@ class GpuModel:
     has_ecc: bool = True
 
 
+# Name, MiB, MHz (maximum, idle), W (limit, idle), °C (slowdown, target), PCIe generation, GPUs in one machine, NVLinks.
 H100 = GpuModel(
-    name="NVIDIA H100 80GB HBM3",
-    memory=81559,
-    clock_max=1980,
-    clock_idle=345,
-    power_limit=700,
-    power_idle=70,
-    slowdown=89,
-    target=87,
-    generation=5,
-    counts=(4, 8),
+    *("NVIDIA H100 80GB HBM3", 81559, 1980, 345, 700, 70, 89, 87, 5, (4, 8)),
     links=18,
     reports_margin=True,
     has_mig=True,
 )
-A100 = GpuModel(
-    name="NVIDIA A100-SXM4-80GB",
-    memory=81920,
-    clock_max=1410,
-    clock_idle=210,
-    power_limit=400,
-    power_idle=62,
-    slowdown=89,
-    target=85,
-    generation=4,
-    counts=(4, 8),
-    links=12,
-    has_mig=True,
-)
-A10 = GpuModel(
-    name="NVIDIA A10",
-    memory=23028,
-    clock_max=1695,
-    clock_idle=210,
-    power_limit=150,
-    power_idle=21,
-    slowdown=95,
-    target=88,
-    generation=4,
-    counts=(1, 2, 4),
-    light=True,
-)
-T4 = GpuModel(
-    name="Tesla T4",
-    memory=15360,
-    clock_max=1590,
-    clock_idle=300,
-    power_limit=70,
-    power_idle=10,
-    slowdown=93,
-    target=85,
-    generation=3,
-    counts=(1, 2, 4),
-    remaps_rows=False,
-    light=True,
-)
-# A card of workstations: its power cap bit stays on while it idles.
+A100 = GpuModel(*("NVIDIA A100-SXM4-80GB", 81920, 1410, 210, 400, 62, 89, 85, 4, (4, 8), 12), has_mig=True)
+A10 = GpuModel(*("NVIDIA A10", 23028, 1695, 210, 150, 21, 95, 88, 4, (1, 2, 4)), light=True)
+T4 = GpuModel(*("Tesla T4", 15360, 1590, 300, 70, 10, 93, 85, 3, (1, 2, 4)), remaps_rows=False, light=True)
+# A workstation card: its power cap bit stays on while it idles.
 RTX4080 = GpuModel(
-    name="NVIDIA GeForce RTX 4080 SUPER",
-    memory=16376,
-    clock_max=3105,
-    clock_idle=210,
-    power_limit=320,
-    power_idle=13,
-    slowdown=90,
-    target=83,
-    generation=4,
-    counts=(1, 2),
+    *("NVIDIA GeForce RTX 4080 SUPER", 16376, 3105, 210, 320, 13, 90, 83, 4, (1, 2)),
     reports_margin=True,
     remaps_rows=False,
     light=True,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from latdoctor.lab.telemetry.gpu_load import GpuMachine, GpuWork
-from latdoctor.lab.telemetry.logs import FORMS, KernelMessage
+from latdoctor.lab.telemetry.logs import KernelMessage
 from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
 from latdoctor.lab.telemetry.triton import Service
 from latdoctor.lab.telemetry.vllm import Engine
@@ -58,7 +58,6 @@ class SyntheticIncident:
     tensorrt: str = ""  # the state of the engine
     unseen: str = ""
     subjects: tuple[str, ...] = ()
-    kernel_forms: tuple[str, ...] = FORMS
 
 
 MODELS = ("intent-desk", "speech-text", "doc-rank", "claims-vision", "chat-small")

@@ -39,8 +39,8 @@ class KernelLog:
         return f"{priority},{sequence},{round(uptime * 1e6)},-;{message}"
 
 
-def kernel_log(rng: random.Random, host: str, now: float, forms: Sequence[str] = FORMS) -> KernelLog:
-    return KernelLog(rng.choice(forms), host, now - rng.uniform(9, 60) * _DAY)
+def kernel_log(rng: random.Random, host: str, now: float) -> KernelLog:
+    return KernelLog(rng.choice(FORMS), host, now - rng.uniform(9, 60) * _DAY)
 
 
 def neighbours(rng: random.Random, now: float, count: int = 24) -> list[KernelMessage]:

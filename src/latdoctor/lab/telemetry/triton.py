@@ -64,11 +64,6 @@ def pages(
     return found
 
 
-def idle_load(service: Service) -> float:
-    """The load of the instances when healthy, 0..1."""
-    return service.rate * service.compute / (service.batch * len(service.slower))
-
-
 def _past(service: Service) -> _TritonCounters:
     requests = int(service.rate * 0.7 * _PAST)
     compute = service.compute * 1e6

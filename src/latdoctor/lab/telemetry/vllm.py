@@ -17,28 +17,8 @@ from latdoctor.lab.telemetry.exposition import ExpositionWriter
 BLOCK = 16  # tokens in a block
 E2E = (0.3, 0.5, 0.8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
 TTFT = (
-    0.001,
-    0.005,
-    0.01,
-    0.02,
-    0.04,
-    0.06,
-    0.08,
-    0.1,
-    0.25,
-    0.5,
-    0.75,
-    1,
-    2.5,
-    5,
-    7.5,
-    10,
-    20,
-    40,
-    80,
-    160,
-    640,
-    2560,
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75),
+    *(1, 2.5, 5, 7.5, 10, 20, 40, 80, 160, 640, 2560),
 )
 ITL = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80)
 TOKENS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000)
@@ -123,9 +103,8 @@ class EngineCounters:
     usage: float = 0.0
 
     def age(self, times: int) -> None:
-        for histogram in (self.e2e, self.ttft, self.itl, self.queued, self.inference, self.prompts, self.outputs):
+        for _, _, histogram in _histograms(self):
             histogram.age(times)
-        self.iterations.age(times)
         self.prompt_tokens *= times
         self.output_tokens *= times
         self.stopped *= times
@@ -262,11 +241,12 @@ def page(counters: EngineCounters, model: str, blocks: int) -> bytes:
 
 
 def _state(writer: ExpositionWriter, counters: EngineCounters, blocks: int) -> None:
-    writer.single(
-        "vllm:num_requests_running", "gauge", "Number of requests in model execution batches.", counters.running
-    )
-    writer.single("vllm:num_requests_waiting", "gauge", "Number of requests waiting to be processed.", counters.waiting)
-    writer.single("vllm:kv_cache_usage_perc", "gauge", "KV-cache usage. 1 means 100 percent usage.", counters.usage)
+    for name, message, value in (
+        ("num_requests_running", "Number of requests in model execution batches.", counters.running),
+        ("num_requests_waiting", "Number of requests waiting to be processed.", counters.waiting),
+        ("kv_cache_usage_perc", "KV-cache usage. 1 means 100 percent usage.", counters.usage),
+    ):
+        writer.single(f"vllm:{name}", "gauge", message, value)
     config = {
         "block_size": str(BLOCK),
         "cache_dtype": "auto",
@@ -278,16 +258,16 @@ def _state(writer: ExpositionWriter, counters: EngineCounters, blocks: int) -> N
 
 
 def _counters(writer: ExpositionWriter, counters: EngineCounters) -> None:
-    message = "Cumulative number of preemption from the engine."
-    writer.single("vllm:num_preemptions_total", "counter", message, float(counters.preemptions))
-    message = "Number of prefill tokens processed."
-    writer.single("vllm:prompt_tokens_total", "counter", message, float(counters.prompt_tokens))
-    message = "Number of generation tokens processed."
-    writer.single("vllm:generation_tokens_total", "counter", message, float(counters.output_tokens))
-    message = "Prefix cache queries, in terms of number of queried tokens."
-    writer.single("vllm:prefix_cache_queries_total", "counter", message, float(counters.prompt_tokens))
-    message = "Prefix cache hits, in terms of number of cached tokens."
-    writer.single("vllm:prefix_cache_hits_total", "counter", message, float(counters.prompt_tokens * 11 // 50))
+    hits = counters.prompt_tokens * 11 // 50
+    queries = "Prefix cache queries, in terms of number of queried tokens."
+    for name, message, value in (
+        ("num_preemptions", "Cumulative number of preemption from the engine.", counters.preemptions),
+        ("prompt_tokens", "Number of prefill tokens processed.", counters.prompt_tokens),
+        ("generation_tokens", "Number of generation tokens processed.", counters.output_tokens),
+        ("prefix_cache_queries", queries, counters.prompt_tokens),
+        ("prefix_cache_hits", "Prefix cache hits, in terms of number of cached tokens.", hits),
+    ):
+        writer.single(f"vllm:{name}_total", "counter", message, float(value))
     writer.family("vllm:request_success_total", "counter", "Count of successfully processed requests.")
     ended = {"stop": counters.stopped, "length": counters.lengthy, "abort": counters.stopped // 9_000}
     for reason, count in ended.items():

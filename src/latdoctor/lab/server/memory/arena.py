@@ -129,8 +129,7 @@ class ArenaPool(MemoryPool):
         with self._lock:
             layout = self._layout
             free = layout.free_bytes
-            return MemoryStats(
-                backend=self.backend,
+            return self._stats(
                 reserved_bytes=layout.reserved,
                 allocated_bytes=layout.allocated,
                 inactive_split_bytes=layout.inactive_split,
@@ -140,13 +139,7 @@ class ArenaPool(MemoryPool):
                 segments=len(layout.segments),
                 device_alloc_total=self._maps,
                 device_free_total=self._unmaps,
-                alloc_total=self._allocs,
                 alloc_retries_total=self._retries,
-                alloc_oom_total=self._ooms,
-                alloc_seconds_total=self._alloc_seconds,
-                page_faults_total=self._faults,
-                compactions_total=self._compactions,
-                compaction_seconds_total=self._compaction_seconds,
             )
 
     def _compact(self) -> None:

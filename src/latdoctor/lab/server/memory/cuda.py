@@ -43,14 +43,8 @@ class CudaPool(MemoryPool):
 
     def stats(self) -> MemoryStats:
         with self._lock:
-            return from_cuda(
-                torch.cuda.memory_stats(),
-                largest_free(torch.cuda.memory_snapshot()),  # type: ignore[no-untyped-call]  # torch leaves it untyped
-                alloc_seconds=self._alloc_seconds,
-                page_faults=self._faults,
-                compactions=self._compactions,
-                compaction_seconds=self._compaction_seconds,
-            )
+            snapshot = torch.cuda.memory_snapshot()  # type: ignore[no-untyped-call]  # torch leaves it untyped
+            return self._stats(**from_cuda(torch.cuda.memory_stats(), largest_free(snapshot)))
 
 
 def largest_free(snapshot: list[dict[str, Any]]) -> int:
@@ -59,36 +53,23 @@ def largest_free(snapshot: list[dict[str, Any]]) -> int:
     return max((block["size"] for block in blocks if block["state"] == "inactive"), default=0)
 
 
-def from_cuda(
-    figures: Mapping[str, Any],
-    largest: int,
-    *,
-    alloc_seconds: float,
-    page_faults: int | None,
-    compactions: int,
-    compaction_seconds: float,
-) -> MemoryStats:
+def from_cuda(figures: Mapping[str, Any], largest: int) -> dict[str, Any]:
     """torch's own names to ours; a figure that this torch does not have is None."""
     reserved = figures.get("reserved_bytes.all.current")
     allocated = figures.get("allocated_bytes.all.current")
     inactive = figures.get("inactive_split_bytes.all.current")
     free = reserved - allocated if reserved is not None and allocated is not None else 0
-    return MemoryStats(
-        backend="cuda",
-        reserved_bytes=reserved,
-        allocated_bytes=allocated,
-        inactive_split_bytes=inactive,
-        largest_free_bytes=largest,
-        fragmentation_ratio=1 - min(1.0, largest / free) if free else 0.0,
-        inactive_ratio=inactive / reserved if inactive is not None and reserved else 0.0,
-        segments=figures.get("segment.all.current"),
-        device_alloc_total=figures.get("num_device_alloc"),
-        device_free_total=figures.get("num_device_free"),
-        alloc_total=figures.get("allocation.all.allocated"),
-        alloc_retries_total=figures.get("num_alloc_retries"),
-        alloc_oom_total=figures.get("num_ooms"),
-        alloc_seconds_total=alloc_seconds,
-        page_faults_total=page_faults,
-        compactions_total=compactions,
-        compaction_seconds_total=compaction_seconds,
-    )
+    return {
+        "reserved_bytes": reserved,
+        "allocated_bytes": allocated,
+        "inactive_split_bytes": inactive,
+        "largest_free_bytes": largest,
+        "fragmentation_ratio": 1 - min(1.0, largest / free) if free else 0.0,
+        "inactive_ratio": inactive / reserved if inactive is not None and reserved else 0.0,
+        "segments": figures.get("segment.all.current"),
+        "device_alloc_total": figures.get("num_device_alloc"),
+        "device_free_total": figures.get("num_device_free"),
+        "alloc_total": figures.get("allocation.all.allocated"),
+        "alloc_retries_total": figures.get("num_alloc_retries"),
+        "alloc_oom_total": figures.get("num_ooms"),
+    }

@@ -258,19 +258,14 @@ class GlibcPool(MemoryPool):
     def stats(self) -> MemoryStats:
         with self._lock:
             heap = self._library.info() if self._library is not None else None
-            return MemoryStats(
-                backend=self.backend,
-                reserved_bytes=heap.reserved if heap else None,
-                allocated_bytes=heap.used + heap.mapped if heap else None,
-                inactive_split_bytes=heap.inactive if heap else None,
-                inactive_ratio=heap.inactive / heap.reserved if heap and heap.reserved else None,
-                segments=heap.mapped_blocks + 1 if heap else None,
-                alloc_total=self._allocs,
-                alloc_oom_total=self._ooms,
-                alloc_seconds_total=self._alloc_seconds,
-                page_faults_total=self._faults,
-                compactions_total=self._compactions,
-                compaction_seconds_total=self._compaction_seconds,
+            if heap is None:
+                return self._stats()
+            return self._stats(
+                reserved_bytes=heap.reserved,
+                allocated_bytes=heap.used + heap.mapped,
+                inactive_split_bytes=heap.inactive,
+                inactive_ratio=heap.inactive / heap.reserved if heap.reserved else None,
+                segments=heap.mapped_blocks + 1,
             )
 
 

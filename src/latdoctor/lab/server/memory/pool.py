@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import Condition, RLock
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
@@ -115,6 +115,18 @@ class MemoryPool(ABC):
 
     @abstractmethod
     def stats(self) -> MemoryStats: ...
+
+    def _stats(self, **figures: Any) -> MemoryStats:
+        """The statistics that every backend has, and `figures` of one backend, which may replace them."""
+        common = {
+            "alloc_total": self._allocs,
+            "alloc_oom_total": self._ooms,
+            "alloc_seconds_total": self._alloc_seconds,
+            "page_faults_total": self._faults,
+            "compactions_total": self._compactions,
+            "compaction_seconds_total": self._compaction_seconds,
+        }
+        return MemoryStats(self.backend, **{**common, **figures})
 
     @abstractmethod
     def close(self) -> None:

@@ -40,10 +40,19 @@ class Cost(Struct, frozen=True):
         return self.fixed + size * longest * (self.per_token + longest * self.per_token_pair)
 
 
+class Admission(Struct, frozen=True):
+    """Whether a request is admitted. `predicted`: seconds until its answer, None while the cost is unknown."""
+
+    admitted: bool
+    predicted: float | None = None
+    retry_after: int | None = None  # whole seconds for the Retry-After header, where it is not admitted
+
+
 class CostModel:
     """A ridge fit of relative errors with forgetting, so that one call delayed by another process weighs little.
 
-    Before the first call `cost` and every prediction is None, and no request is shed because of it.
+    Before the first call `cost` and every prediction is None, and no request is shed because of it. The worker's thread
+    reads and changes it; `admission` may be called from any thread.
     """
 
     def __init__(self) -> None:
@@ -54,6 +63,7 @@ class CostModel:
         self._stale = False
         self._size = self._padding = 1.0
         self._running: tuple[Batch, float] | None = None
+        self._lock = threading.Lock()
         self.error_ratio: float | None = None  # running mean of |predicted − measured| ÷ measured
 
     @property
@@ -65,18 +75,21 @@ class CostModel:
 
     def started(self, batch: Batch, now: float) -> None:
         """The worker computes `batch` from now on."""
-        self._running = (batch, now)
+        with self._lock:
+            self._running = (batch, now)
 
     def finished(self, now: float) -> None:
         """The worker is done with the batch it started; its duration is learnt."""
-        if self._running is not None:
-            batch, since = self._running
-            self._running = None
-            self.observe(batch, now - since)
+        with self._lock:
+            if self._running is not None:
+                batch, since = self._running
+                self._running = None
+                self.observe(batch, now - since)
 
     def abandoned(self) -> None:
         """The batch was not finished as started: nothing is learnt from it."""
-        self._running = None
+        with self._lock:
+            self._running = None
 
     def observe(self, batch: Batch, seconds: float) -> None:
         """One call that took `seconds`. A duration that is not positive and finite is ignored."""
@@ -112,9 +125,22 @@ class CostModel:
         queued = cost.fixed * len(lengths) / self._size + cost.per_token * tokens + cost.per_token_pair * pairs
         return queued + self._remaining(cost, now)
 
-    @property
-    def is_busy(self) -> bool:
-        return self._running is not None
+    def admission(self, work: Work, now: float, pending: Iterable[Work]) -> Admission:
+        """Judges `work` by its deadline and by what waits already (with lanes: in its own lane).
+
+        An idle server admits every request: otherwise a model that learnt during a slow minute would refuse all
+        requests, and with nothing to compute it would never learn again.
+        """
+        waiting = list(pending)
+        with self._lock:
+            wait, cost, busy = self.predicted_wait(now, waiting), self.cost, self._running is not None
+        if wait is None or cost is None:
+            return Admission(admitted=True)
+        predicted = wait + cost.seconds(1, work.tokens)
+        late = -math.inf if work.deadline is None else now + predicted - work.deadline
+        if late <= 0 or not (waiting or busy):
+            return Admission(admitted=True, predicted=predicted)
+        return Admission(admitted=False, predicted=predicted, retry_after=max(1, math.ceil(late)))
 
     def _remaining(self, cost: Cost, now: float) -> float:
         if self._running is None:
@@ -138,52 +164,3 @@ def _fit(gram: NDArray[np.float64], target: NDArray[np.float64], calls: float) -
             least, best = error, np.zeros(3)
             best[terms] = found
     return Cost(*map(float, best * _SCALES))
-
-
-class Admission(Struct, frozen=True):
-    """Whether a request is admitted. `predicted`: seconds until its answer, None while the cost is unknown."""
-
-    admitted: bool
-    predicted: float | None = None
-    retry_after: int | None = None  # whole seconds for the Retry-After header, where it is not admitted
-
-
-def admission(work: Work, now: float, pending: Iterable[Work], model: CostModel) -> Admission:
-    """Judges `work` by its deadline and by what waits already (with lanes: in its own lane).
-
-    An idle server admits every request: otherwise a model that learnt during a slow minute would refuse all requests,
-    and with nothing to compute it would never learn again.
-    """
-    waiting = list(pending)
-    wait, cost = model.predicted_wait(now, waiting), model.cost
-    if wait is None or cost is None:
-        return Admission(admitted=True)
-    predicted = wait + cost.seconds(1, work.tokens)
-    late = -math.inf if work.deadline is None else now + predicted - work.deadline
-    if late <= 0 or not (waiting or model.is_busy):
-        return Admission(admitted=True, predicted=predicted)
-    return Admission(admitted=False, predicted=predicted, retry_after=max(1, math.ceil(late)))
-
-
-class Prediction:
-    """A cost model behind a lock that is held for microseconds. `model` itself is for the scheduler, on the worker."""
-
-    def __init__(self) -> None:
-        self.model = CostModel()
-        self._lock = threading.Lock()
-
-    def started(self, batch: Batch, now: float) -> None:
-        with self._lock:
-            self.model.started(batch, now)
-
-    def finished(self, now: float) -> None:
-        with self._lock:
-            self.model.finished(now)
-
-    def abandoned(self) -> None:
-        with self._lock:
-            self.model.abandoned()
-
-    def admission(self, work: Work, now: float, pending: Iterable[Work]) -> Admission:
-        with self._lock:
-            return admission(work, now, pending, self.model)
