@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from latdoctor import __version__
 from latdoctor.conditions.evaluator import show
@@ -241,11 +242,12 @@ def _measurements(timeline: Timeline, snapshots: Sequence[Snapshot]) -> tuple[tu
 
 def _highlights(timeline: Timeline, snapshots: Sequence[Snapshot]) -> Iterator[Highlight]:
     """The latency of the diagnosis shown in the head, and the worst P99 of all."""
-    yield from (found for one in snapshots if one.name == AT_WORST and (found := highlight(one)))
+    shown = (highlight(one) for one in snapshots if one.name == AT_WORST)
+    yield from (replace(one, name="diagnosis") for one in shown if one)
     worst = worst_p99(timeline, snapshots)
     value, _, time = worst or (0.0, "", None)
     if time is not None:
-        yield Highlight("(the worst)", f"P99 {format_value(value, TIME)}", value, time, time)
+        yield Highlight("worst", f"P99 {format_value(value, TIME)}", value, time, time)
 
 
 def _causes(timeline: Timeline, diagnosis: Diagnosis | None) -> tuple[Section, ...]:

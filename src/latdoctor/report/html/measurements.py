@@ -45,9 +45,10 @@ def sections(
     spread = distributions.histogram(distributions.LATENCY, snapshots)
     batches = tuple(distributions.histogram(spec, snapshots) for spec in distributions.BATCHES)
     stages = distributions.stage_chart(snapshots)
+    latencies = sorted(((latency,), (spread,)), key=lambda row: isinstance(row[0], Missing))  # charts first
     gpu = distributions.gpu_time_charts(snapshots[-1:])
     found = (
-        ("latency", "Latency", ChartRows(((latency,), (spread,)), key)),
+        ("latency", "Latency", ChartRows(tuple(latencies), key)),
         ("load", "Load and memory", ChartRows((load,))),
         ("batches", "Batches", ChartRows((batches,))),
         ("stages", "Stages", ChartRows(((stages,),))),

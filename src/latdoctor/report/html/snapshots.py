@@ -47,7 +47,7 @@ def highlight(snapshot: Snapshot) -> Highlight | None:
     if snapshot.diagnosis is None or sign is None or not isinstance(sign.value, float):
         return None
     period = _measured_over(sign, snapshot.diagnosis, snapshot.evidence)
-    return Highlight("in the answer", phrase(sign), sign.value, period.start, period.end) if period else None
+    return Highlight("headline", phrase(sign), sign.value, period.start, period.end) if period else None
 
 
 def front(diagnosis: Diagnosis, measured: Highlight | None) -> Period | None:

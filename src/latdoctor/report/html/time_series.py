@@ -139,13 +139,15 @@ def chart(
     front: Period | None = None,
 ) -> Lines | Missing:
     """The chart of the time `front` and, where that is only a part, of the whole range; or why there is none."""
-    whole = _chart(spec, found, limits, marks, highlights)
+    drawn = tuple(one for one in highlights if front is None or (one.start <= front.end and one.end >= front.start))
+    elsewhere = _joined(*(f"{_where(one, ())}, outside of this chart" for one in highlights if one not in drawn))
+    whole = _chart(spec, found, limits, marks, drawn, elsewhere)
     if isinstance(whole, Missing) or front is None:
         return whole
     inside = {
         key: tuple(point for point in points if front.start <= point[0] <= front.end) for key, points in found.items()
     }
-    part = _chart(spec, inside, limits, marks, highlights)
+    part = _chart(spec, inside, limits, marks, drawn, elsewhere)
     if isinstance(part, Missing):
         return replace(whole, note=_joined(f"no values {_between(front.start, front.end)}", whole.note))
     if _duration(part) >= _NEARLY_ALL * _duration(whole):
@@ -160,6 +162,7 @@ def _chart(
     limits: tuple[Limit, ...],
     marks: tuple[Mark, ...],
     highlights: tuple[Highlight, ...],
+    note: str,
 ) -> Lines | Missing:
     for family in spec.families:
         lines, left = _drawn(family, found)
@@ -167,10 +170,10 @@ def _chart(
             dimension = catalogue()[family[0][0]].dimension
             more = f"{left} more with lower values are not drawn" if left else ""
             shown = highlights if dimension == TIME else ()
-            note = _joined(*(_where(one, lines) for one in shown), more)
-            return Lines(spec.id, spec.title, dimension, lines, limits, _near(marks, lines), shown, note)
+            notes = _joined(*(_where(one, lines) for one in shown), note, more)
+            return Lines(spec.id, spec.title, dimension, lines, limits, _near(marks, lines), shown, notes)
     why = f"not in the sources that were read; {spec.source} would have it"
-    return Missing(spec.title, _joined(why, *(_where(one, ()) for one in highlights)))
+    return Missing(spec.title, _joined(why, *(_where(one, ()) for one in highlights), note))
 
 
 def _where(highlight: Highlight, lines: Sequence[Line]) -> str:
@@ -178,8 +181,8 @@ def _where(highlight: Highlight, lines: Sequence[Line]) -> str:
     times = (time for line in lines for time, value in zip(line.times, line.values, strict=True) if value is not None)
     inside = any(highlight.start <= time <= highlight.end for time in times)
     missing = "" if inside or not lines else "; the lines have no values in this time"
-    verb = "measured" if highlight.end > highlight.start else "read"
-    return f"{highlight.label} {highlight.name} was {verb} {_between(highlight.start, highlight.end)}{missing}"
+    measured = "measured " if highlight.end > highlight.start else ""
+    return f"{highlight.name} {highlight.label}: {measured}{_between(highlight.start, highlight.end)}{missing}"
 
 
 def _joined(*notes: str) -> str:
