@@ -9,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -141,3 +142,92 @@ def test_what_is_checked_is_what_runs() -> None:
     base = pins(ROOT / "requirements" / "base.txt")
     assert base
     assert base <= pins(ROOT / "requirements" / "dev.txt")
+
+
+# Banned words and the number of times they may still be used. Limits are only ever lowered.
+WORD_LIMITS = {"nobody": 99, "somebody": 22, "whoever": 19, "told": 176}
+# Words banned from names of classes and functions, with the number of names that still have them; only ever lowered.
+NAME_LIMITS = {"told": 10, "tell": 4, "mend": 7, "played": 0, "put_in": 0, "sight": 1, "Outcome": 2}
+TEXTS = (".py", ".yaml", ".yml", ".md", ".json", ".html", ".css", ".js")
+PROSE = ("src", "docs", "rules", "playbooks", "sops")
+
+
+def prose() -> Iterator[str]:
+    """The text of every file that a reader of the product or of its source sees."""
+    for folder in PROSE:
+        for path in sorted((ROOT / folder).rglob("*")):
+            if path.suffix in TEXTS and "__pycache__" not in path.parts:
+                yield path.read_text(encoding="utf-8")
+    yield (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_banned_words_become_fewer() -> None:
+    words = Counter(word.lower() for text in prose() for word in re.findall(r"\b[A-Za-z]+\b", text))
+    used = {word: words[word] for word in WORD_LIMITS}
+    assert {word: count for word, count in used.items() if count > WORD_LIMITS[word]} == {}
+
+
+def defined_names() -> Iterator[tuple[str, str]]:
+    """Every class and function of src/ with the path of its module."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                yield node.name, name(path)
+
+
+def idioms(defined: str) -> set[str]:
+    """The banned words in the name of a class or function."""
+    words = re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", defined)
+    lowered = {word.lower() for word in words}
+    stems = {"mend": {"mend", "mends", "mended", "mending"}, "tell": {"tell", "tells"}, "sight": {"sight", "sights"}}
+    found = {idiom for idiom in ("told", "played", *stems) if lowered & stems.get(idiom, {idiom})}
+    found |= {"put_in"} if "put_in" in defined else set()
+    return found | ({"Outcome"} if defined == "Outcome" else set())
+
+
+def test_private_idioms_in_names_become_fewer() -> None:
+    used = Counter(idiom for defined, _ in defined_names() for idiom in idioms(defined))
+    assert {idiom: used[idiom] for idiom, limit in NAME_LIMITS.items() if used[idiom] > limit} == {}
+
+
+@pytest.mark.parametrize(
+    ("defined", "expected"),
+    [
+        ("Told", {"told"}),
+        ("_without_told", {"told"}),
+        ("tell_results", {"tell"}),
+        ("Mending", {"mend"}),
+        ("amend", set()),
+        ("Outcome", {"Outcome"}),
+        ("RunOutcome", set()),
+        ("put_in_place", {"put_in"}),
+        ("intelligence", set()),
+    ],
+)
+def test_which_names_are_idioms(defined: str, expected: set[str]) -> None:
+    assert idioms(defined) == expected
+
+
+def test_no_class_name_is_defined_in_three_modules() -> None:
+    modules: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                modules.setdefault(node.name, set()).add(name(path))
+    assert {defined: sorted(paths) for defined, paths in modules.items() if len(paths) > 2} == {}
+
+
+def gaps_without_code(tree: ast.AST) -> Iterator[int]:
+    """The lines of `tree` that make a Gap without a reason code (by keyword, or as the seventh argument)."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Call(func=ast.Name(id="Gap"), args=arguments, keywords=keywords) if len(arguments) < 7:
+                if all(keyword.arg != "code" for keyword in keywords):
+                    yield node.lineno
+
+
+def test_every_gap_has_a_reason_code() -> None:
+    trees = {name(path): ast.parse(path.read_text(encoding="utf-8")) for path in SOURCES}
+    assert {path: lines for path, tree in trees.items() if (lines := list(gaps_without_code(tree)))} == {}
+    assert list(gaps_without_code(ast.parse("Gap('logs', 'is empty')"))) == [1]
+    assert list(gaps_without_code(ast.parse("Gap('logs', 'is empty', code=GapCode.EMPTY)"))) == []

@@ -139,7 +139,7 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
 
     evidence, _ = seen(bundle)
     if not evidence.readings:
-        why = evidence.gaps[0].reason if evidence.gaps else "no source showed anything"
+        why = evidence.gaps[0].message if evidence.gaps else "no source showed anything"
         raise OperationError(f"nothing was seen: {why}")
     baseline = bundle.baseline.lookup if bundle.baseline else {}
     facts = Facts(evidence, slo_terms(bundle.context), baseline, {})

@@ -131,8 +131,8 @@ def test_what_is_unexplained_tells_what_it_fits_and_what_rules_that_out(diagnosi
 def test_gaps_that_say_the_same_share_a_line(diagnosis: Diagnosis) -> None:
     made = _with(
         diagnosis,
-        Gap("nvml", "gpu/0: no NVLink is up", subject="gpu/0"),
-        Gap("nvml", "gpu/1: no NVLink is up", subject="gpu/1"),
+        Gap("nvml", "no NVLink is up", subject="gpu/0"),
+        Gap("nvml", "no NVLink is up", subject="gpu/1"),
         *(Gap("prometheus", f"page: not exported: m{n}", next_step="export it") for n in range(6)),
         Gap("prometheus", "page: not exported: other", next_step="another hint"),
         Gap("derived", "latency: 1 observed", subject="model/a"),

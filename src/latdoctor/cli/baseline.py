@@ -38,7 +38,7 @@ def record(
     Exit codes: 0 recorded · 1 a source that was requested could not be read · 2 usage, or an invalid bundle.
     """
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.request import LEFT_OUT, must_have_read, must_stand_alone, tell
+    from latdoctor.cli.request import must_have_read, must_stand_alone, print_gaps, print_left_out
     from latdoctor.cli.session import compared, now, seen
     from latdoctor.errors import OperationError
     from latdoctor.evidence import baseline as baselines
@@ -53,8 +53,8 @@ def record(
         must_have_read(looked, evidence, every=True, otherwise="and nothing was remembered")
         _tell_of_trouble(case(looked.bundle, evidence, coverage))
         recorded = baselines.record(evidence, looked.bundle.context.target, now())
-        tell(looked.bundle.gaps)
-        tell(baselines.left_out(evidence, recorded, compared()), LEFT_OUT)
+        print_gaps(looked.bundle.gaps)
+        print_left_out(baselines.left_out(evidence, recorded, compared()))
         if not recorded.values:
             raise OperationError("nothing could be read to remember", next_step="latdoctor preflight")
         baselines.save(recorded, to, force=force)
@@ -133,7 +133,7 @@ def compare(
     from dataclasses import replace
 
     from latdoctor.cli.comparison import print_comparison
-    from latdoctor.cli.request import must_have_read, must_stand_alone, tell
+    from latdoctor.cli.request import must_have_read, must_stand_alone, print_gaps
     from latdoctor.cli.session import rule_set, seen, stamp
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence import baseline as baselines
@@ -147,7 +147,7 @@ def compare(
         evidence, coverage = seen(looked.bundle)
     must_have_read(looked, evidence, every=True, otherwise="and nothing was compared")
     if output is OutputFormat.TEXT:
-        tell(looked.bundle.gaps)
+        print_gaps(looked.bundle.gaps)
     numbers = {key: value for key, value in values(evidence).items() if not isinstance(value, str)}
     against_baseline = replace(looked.bundle, baseline=remembered)
     pair = ComparedPair(

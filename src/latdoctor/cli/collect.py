@@ -34,14 +34,14 @@ def collect(
     """
     from latdoctor.cli.console import notice
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.request import Need, tell
+    from latdoctor.cli.request import Need, print_gaps
     from latdoctor.evidence.bundle_files import must_be_new
     from latdoctor.sanitize import clean, counted
 
     must_be_new(to)
     with interruptible(to), look_or_open(None, sources, Need.IF_THERE) as looked:
         bundle = saved(looked, to, redact=not no_redact).bundle
-    tell(bundle.gaps)
+    print_gaps(bundle.gaps)
     for name in bundle.redaction.unread if bundle.redaction else ():
         notice(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}")
     brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")

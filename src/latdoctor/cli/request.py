@@ -33,7 +33,6 @@ _SHOWN = 20
 _SERVICES = 8  # of a Prometheus, in an error message
 # Who makes something of what was given for a collector: an access log is a log too.
 _SHARED = {"logs": ("logs", "access_log")}
-LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +96,7 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
         return
     _must_not_be_monitoring(failed)
     gaps = [gap for source in failed for gap in _gaps_of(source, looked.bundle, evidence)]
-    tell(gaps)
+    print_gaps(gaps)
     next_step = next((gap.next_step for gap in gaps if gap.next_step), "latdoctor preflight")
     if len(failed) == len(looked.asked):
         raise OperationError(f"nothing that was asked for could be read, {otherwise}", next_step=next_step)
@@ -133,15 +132,22 @@ def why_unread(looked: Looked) -> str:
     return looked.bundle.gaps[0].reason if looked.bundle.gaps else "what was read makes no sense"
 
 
-def tell(gaps: Iterable[Gap], what: str = "could not be read") -> None:
-    """Each gap on stderr, once; what is `left out` with the signals that go with it."""
-    reasons = list(
-        dict.fromkeys(f"{', '.join(gap.signals) if what == LEFT_OUT else gap.source}: {gap.reason}" for gap in gaps)
-    )
-    for reason in reasons[:_SHOWN]:
-        notice(mask_credentials(clean(f"{what}: {reason}")))
-    if len(reasons) > _SHOWN:
-        notice(f"{what}: {len(reasons) - _SHOWN} more")
+def print_gaps(gaps: Iterable[Gap]) -> None:
+    """Print each unreadable source on stderr, once."""
+    _notices("could not be read", (f"{gap.source}: {gap.reason}" for gap in gaps))
+
+
+def print_left_out(gaps: Iterable[Gap]) -> None:
+    """Print the signals that a baseline lacks on stderr, with the reasons."""
+    _notices("left out", (f"{', '.join(gap.signals)}: {gap.reason}" for gap in gaps))
+
+
+def _notices(heading: str, lines: Iterable[str]) -> None:
+    unique = list(dict.fromkeys(lines))
+    for line in unique[:_SHOWN]:
+        notice(mask_credentials(clean(f"{heading}: {line}")))
+    if len(unique) > _SHOWN:
+        notice(f"{heading}: {len(unique) - _SHOWN} more")
 
 
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
@@ -172,12 +178,10 @@ def _gaps_of(source: Source, bundle: Bundle, evidence: Evidence) -> Sequence[Gap
     makers = _SHARED.get(source.collector, (source.collector,))
     own = [gap for gap in evidence.gaps if gap.source in makers]
     names = {artifact.name for artifact in bundle.artifacts if _is_of(source, artifact.source)}
-    said = [gap for gap in own if source.place in gap.reason or (gap.origin and gap.origin.artifact in names)]
-    return (
-        said
-        or own
-        or [Gap(source.collector, f"{source.place or source.collector} brought nothing", code=GapCode.EMPTY)]
-    )
+    # A source without artifacts failed while it was collected: such a gap has no origin.
+    causes = [gap for gap in own if (gap.origin.artifact in names if gap.origin else not names)]
+    fallback = Gap(source.collector, f"{source.place or source.collector} yielded nothing", code=GapCode.EMPTY)
+    return causes or own or [fallback]
 
 
 WINDOW = "10s"

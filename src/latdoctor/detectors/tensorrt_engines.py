@@ -45,7 +45,7 @@ def _compared(found: Mapping[str, EngineReadings]) -> Iterator[Reading | Gap]:
             continue
         fitting = [(name, other) for name, other in others if not _differ(engine, other)]
         if not fitting:
-            reason = f"{subject}: cannot be compared with {others[0][0]}: {_differ(engine, others[0][1])}"
+            reason = f"cannot be compared with {others[0][0]}: {_differ(engine, others[0][1])}"
             yield Gap(
                 "derived",
                 reason,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import StrEnum
 from dataclasses import fields
 
 from msgspec import Struct
@@ -18,7 +19,6 @@ from latdoctor.evidence.speed import speed_change
 from latdoctor.units import format_value
 
 SCHEMA_VERSION = "1"
-ADDED, REMOVED, CHANGED = "added", "removed", "changed"
 
 _PLACES = ("where", "area")  # where a rule stands says nothing of what it does
 _SHARES = ("leak", "usual")
@@ -26,12 +26,27 @@ _WORDS = 40  # a longer text is only said to be another
 _OF_OVERLAYS = ("site",)  # told by the comparisons that they changed
 
 
-class RuleChange(Struct, frozen=True):
-    """One finding or cause that is new, gone, or another."""
+class RuleType(StrEnum):
+    """What a rule file defines."""
 
-    kind: str  # finding | cause
+    FINDING = "finding"
+    CAUSE = "cause"
+
+
+class ChangeAction(StrEnum):
+    """How a rule differs from its former version."""
+
+    ADDED = "added"
+    REMOVED = "removed"
+    CHANGED = "changed"
+
+
+class RuleChange(Struct, frozen=True, rename={"action": "what"}):
+    """One finding or cause that was added, removed or changed."""
+
+    kind: RuleType
     id: str
-    what: str  # added | removed | changed
+    action: ChangeAction
     details: tuple[str, ...] = ()
 
 
@@ -59,20 +74,20 @@ class RulesDifference(Struct, frozen=True):
 
 def rule_changes(old: RuleSet, new: RuleSet) -> tuple[RuleChange, ...]:
     """Causes first, each kind in the order of ids."""
-    return (*_changes("cause", old.cause, new.cause), *_changes("finding", old.finding, new.finding))
+    return (*_changes(RuleType.CAUSE, old.cause, new.cause), *_changes(RuleType.FINDING, old.finding, new.finding))
 
 
 def _changes(
-    kind: str, old: Mapping[str, Finding] | Mapping[str, Cause], new: Mapping[str, Finding] | Mapping[str, Cause]
+    kind: RuleType, old: Mapping[str, Finding] | Mapping[str, Cause], new: Mapping[str, Finding] | Mapping[str, Cause]
 ) -> Iterator[RuleChange]:
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name), new.get(name)
         if before is None or after is None:
-            yield RuleChange(kind, name, ADDED if before is None else REMOVED)
+            yield RuleChange(kind, name, ChangeAction.ADDED if before is None else ChangeAction.REMOVED)
             continue
         details = tuple(_details(before, after))
         if details:
-            yield RuleChange(kind, name, CHANGED, details)
+            yield RuleChange(kind, name, ChangeAction.CHANGED, details)
 
 
 def _details(before: Finding | Cause, after: Finding | Cause) -> Iterator[str]:

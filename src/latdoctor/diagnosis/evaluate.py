@@ -203,7 +203,7 @@ def _missing(finding: Finding, name: str, facts: Facts, providers: tuple[Provide
         return (Reason(ReasonCode.ZERO_REFERENCE, f"nothing is a multiple of a {name}"),)
     gaps = facts.evidence.gaps_by_signal.get(name, ())
     if gaps:
-        return tuple(Reason(ReasonCode.GAP, gap.reason, signals=(name,)) for gap in gaps[:2])
+        return tuple(Reason(ReasonCode.GAP, gap.message, signals=(name,)) for gap in gaps[:2])
     options = tuple(provider.ask for provider in providers if name in provider.signals)
     if options:
         return (Reason(ReasonCode.SOURCE_NOT_GIVEN, f"needs {' or '.join(options)}", options, (name,)),)

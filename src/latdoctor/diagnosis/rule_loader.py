@@ -130,6 +130,7 @@ def _finding(fields: Fields, area: str, problems: list[Problem]) -> Finding | No
         group=fields.text("group"),
         not_applicable_when=_condition(fields, "not_applicable_when", problems),
         rationale=fields.text("rationale"),
+        rationale_from=fields.text("rationale_from"),
     )
     if kind == "specific" and made.usual:
         fields.problem(fields.where, "only symptoms have a usual share")
@@ -197,6 +198,10 @@ def _expects(fields: Fields) -> Mapping[str, float]:
 
 
 def _check_references(findings: Mapping[str, Finding], causes: Mapping[str, Cause], problems: list[Problem]) -> None:
+    for finding in findings.values():
+        if finding.rationale_from and (finding.rationale_from not in findings or finding.rationale_from == finding.id):
+            what = f"the finding {finding.id} takes its rationale from {finding.rationale_from!r}: no other finding"
+            problems.append(Problem(finding.where, what))
     for cause in causes.values():
         for name in cause.expects.keys() & cause.excluded_by:
             problems.append(Problem(cause.where, f"{cause.id} expects {name!r} and is ruled out by it"))

@@ -49,6 +49,7 @@ class Finding:
     group: str = ""
     not_applicable_when: Condition | None = None
     rationale: str = ""  # where the threshold comes from
+    rationale_from: str = ""  # id of a finding with the same threshold or reasoning
     site: tuple[SiteLimit, ...] = ()  # limits that an overlay replaced
     disabled: str = ""  # why the site does not want it judged; empty where it is judged
 

@@ -115,7 +115,7 @@ def _sums(parts: Sequence[tuple[str, Mapping[str, float | Unusable]]]) -> dict[s
     for subject in subjects:
         total: float | Unusable = 0.0
         for name, values in parts:
-            value = values.get(subject, Unusable(f"{name} has no sample for {subject}", GapCode.ABSENT))
+            value = values.get(subject, Unusable(f"{name} has no sample", GapCode.ABSENT))
             if isinstance(value, Unusable):
                 total = value
                 break
@@ -202,9 +202,7 @@ def _ratio(view: DialectView, rule: Rule) -> RuleResult:
     for subject in dict.fromkeys([*upper, *lower]):
         above, below = upper.get(subject), lower.get(subject)
         if above is None or below is None:
-            outcome[subject] = Unusable(
-                f"{place}: numerator or denominator has no sample for {subject}", GapCode.ABSENT
-            )
+            outcome[subject] = Unusable(f"{place}: numerator or denominator has no sample", GapCode.ABSENT)
         elif isinstance(above, Unusable) or isinstance(below, Unusable):
             outcome[subject] = above if isinstance(above, Unusable) else _only_trouble(below)
         elif below <= 0:

@@ -83,13 +83,13 @@ def _on_page(columns: _Columns, over: _Columns, less: _Columns, subject: str, pa
         for column in group:
             value = column[subject][page] if subject in column else None
             if value is None:
-                return Unusable(f"a sample of {subject} is missing", GapCode.ABSENT)
+                return Unusable("a sample is missing", GapCode.ABSENT)
             if isinstance(value, Unusable):
                 return value
             total += value
         sums.append(total)
     if over and sums[1] <= 0:
-        return Unusable(f"the denominator of the share of {subject} is zero", GapCode.INCONSISTENT)
+        return Unusable("the denominator of the share is zero", GapCode.INCONSISTENT)
     return (sums[0] - sums[2]) / (sums[1] if over else 1.0)
 
 

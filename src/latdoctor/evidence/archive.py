@@ -13,10 +13,19 @@ from latdoctor.errors import BundleError
 MAX_MEMBERS = 10_000
 MAX_TOTAL = 4 << 30
 RIGHTS = "check its rights: it must be readable for you"
-FOREIGN = "`latdoctor collect` writes no such thing: do not trust it, and collect the bundle again"
 _CHUNK = 1 << 20
 _WINDOW = 1 << 27  # bytes that zstandard may ask for
 _PACKED = 1 << 10  # read at once of an archive: little, as it may unfold to very much
+
+
+class ForeignArchiveError(BundleError):
+    """An archive that `latdoctor collect` cannot have written."""
+
+    def __init__(self, what: str, where: str) -> None:
+        next_step = "`latdoctor collect` writes no such archive: do not trust it, and collect the bundle again"
+        super().__init__(what, where=where, next_step=next_step)
+
+
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+-]*(?:/[A-Za-z0-9_][A-Za-z0-9._+-]*)*")
 
 
@@ -88,11 +97,9 @@ def _extract(plain: IO[bytes], folder: Path, where: str) -> None:
         for count, member in enumerate(archive, start=1):
             total += member.size
             if count > MAX_MEMBERS or total > MAX_TOTAL:
-                raise BundleError(
-                    f"more than {MAX_MEMBERS} members or {MAX_TOTAL >> 30} GiB", where=where, next_step=FOREIGN
-                )
+                raise ForeignArchiveError(f"more than {MAX_MEMBERS} members or {MAX_TOTAL >> 30} GiB", where)
             if not member.isfile():
-                raise BundleError(f"the member {member.name!r} is not a plain file", where=where, next_step=FOREIGN)
+                raise ForeignArchiveError(f"the member {member.name!r} is not a plain file", where)
             target = folder / safe_name(member.name)
             target.parent.mkdir(parents=True, exist_ok=True)
             content = archive.extractfile(member)

@@ -20,7 +20,7 @@ from msgspec import Struct
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import BundleError
 from latdoctor.evidence import baseline as baselines
-from latdoctor.evidence.archive import FOREIGN, RIGHTS, is_cut_off, pack, safe_name, unpack
+from latdoctor.evidence.archive import RIGHTS, ForeignArchiveError, is_cut_off, pack, safe_name, unpack
 from latdoctor.evidence.bundle import Artifact, Bundle, Context, Redaction
 from latdoctor.evidence.model import Gap, Origin, Window
 from latdoctor.output_file import cannot_write, must_be_writable, stands
@@ -185,8 +185,10 @@ def _unpacked(path: Path, folder: Path) -> Bundle:
     try:
         unpack(path, folder)
         return _read_folder(folder, str(path))
+    except ForeignArchiveError:
+        raise
     except BundleError as error:
-        if error.next_step != FOREIGN and is_cut_off(path):
+        if is_cut_off(path):
             raise BundleError("the archive is cut off", where=str(path), next_step=_AGAIN) from error
         raise
 

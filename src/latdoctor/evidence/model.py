@@ -123,6 +123,11 @@ class Gap(Struct, frozen=True):
     origin: Origin | None = None
     code: GapCode = GapCode.UNSPECIFIED
 
+    @property
+    def message(self) -> str:
+        """The reason, with the subject that it is about."""
+        return f"{self.subject}: {self.reason}" if self.subject else self.reason
+
 
 class Coverage(Struct, frozen=True):
     """What one collector brought: `status` is read | partly | failed | not-asked."""

@@ -135,7 +135,7 @@ def _texts(raw: Texts, longest: int, what: str, cut: list[str]) -> dict[str, str
 
 
 def _is_cut(text: str, longest: int) -> bool:
-    return len(text) > longest and clean(text, longest).endswith("…")
+    return len(clean(text, len(text))) > longest
 
 
 def _fingerprint(raw: _Alert, where: str) -> str:

@@ -142,7 +142,7 @@ def _not_observed(diagnosis: Diagnosis) -> Iterator[str]:
             )
             yield f"{tier.name}: {len(tier.not_evaluated)} checks could not be evaluated{hidden}"
     gaps = sorted(diagnosis.gaps, key=lambda gap: -len(gap.signals))
-    yield from dict.fromkeys(f"{gap.source}: {clean(gap.reason, _LONGEST)}" for gap in gaps)
+    yield from dict.fromkeys(f"{gap.source}: {clean(gap.message, _LONGEST)}" for gap in gaps)
 
 
 def _observed_window(diagnosis: Diagnosis) -> tuple[float | None, float | None]:

@@ -103,7 +103,7 @@ def untold(verify: Verify, before: Before) -> tuple[str, ...]:
     unknown = [one.told for one in judgements if one.status == UNKNOWN]
     wanted = {*signals_judged(verify.succeed if verify.load is None else (*verify.succeed, verify.load))}
     lasted = f"in a look of {last.ended - last.started:.0f} s"
-    why = [f"{gap.reason} ({lasted})" for gap in last.evidence.gaps if unknown and wanted.intersection(gap.signals)]
+    why = [f"{gap.message} ({lasted})" for gap in last.evidence.gaps if unknown and wanted.intersection(gap.signals)]
     return tuple(dict.fromkeys((*unknown, *why)))
 
 

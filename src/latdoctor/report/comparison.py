@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from latdoctor.diagnosis.comparison import ADDED, CHANGED, REMOVED, RulesDifference
+from latdoctor.diagnosis.comparison import ChangeAction, RulesDifference
 from latdoctor.diagnosis.result import Against, Answer, CauseShift, CheckShift, Contrast, Place, Verdict
 from latdoctor.evidence.diff import Difference
 from latdoctor.report.comparison_screen import shown
@@ -12,7 +12,7 @@ from latdoctor.report.presenter import shortened
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
 
-_MARK = {ADDED: "+", REMOVED: "-", CHANGED: "~"}
+_MARK = {ChangeAction.ADDED: "+", ChangeAction.REMOVED: "-", ChangeAction.CHANGED: "~"}
 _DETAILS = 6  # of one rule
 _CHECKS = 8  # of one incident
 _VALUES = 8  # of one comparison
@@ -88,7 +88,7 @@ def of_rules(difference: RulesDifference, *, every: bool = False) -> Iterator[tu
     yield 0, ""
     yield 0, "Rules" if difference.rules else "The rules say the same."
     for change in difference.rules:
-        yield 2, f"{_MARK[change.what]} {change.kind} {change.id}"
+        yield 2, f"{_MARK[change.action]} {change.kind} {change.id}"
         shown = change.details if every else change.details[:_DETAILS]
         yield from ((6, detail) for detail in shown)
         if len(shown) < len(change.details):

@@ -99,8 +99,8 @@ def sentence(finding: Finding) -> str:
 
 def reason(finding: Finding, rules: RuleSet) -> str:
     """Why its limit is what it is; where that is the reason of another finding, this too."""
-    like = rules.finding.get(finding.rationale.removeprefix("as ").split(";")[0].split(",")[0])
-    return f"{finding.rationale} ({reason(like, rules)})" if like and like != finding else finding.rationale
+    like = rules.finding.get(finding.rationale_from)
+    return f"{finding.rationale} ({reason(like, rules)})" if like else finding.rationale
 
 
 def judged_by(finding: Finding) -> Iterator[str]:

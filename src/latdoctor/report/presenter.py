@@ -90,13 +90,18 @@ def gap_lines(diagnosis: Diagnosis, *, every: bool) -> tuple[str, ...]:
 
     One line for several subjects of which the same is said, and for several things with the same hint.
     """
-    hiding = Counter(reason.message for check in diagnosis.checks for reason in check.reasons)
-    hidden = {gap: hiding[gap.reason] for gap in diagnosis.gaps}
+    hiding = Counter(
+        signal
+        for check in diagnosis.checks
+        for reason in check.reasons
+        if reason.code is ReasonCode.GAP
+        for signal in reason.signals
+    )
+    hidden = {gap: sum(hiding[signal] for signal in gap.signals) for gap in diagnosis.gaps}
     subjects: dict[tuple[str, str, str], list[str]] = {}
     for gap in sorted(diagnosis.gaps, key=lambda gap: -hidden[gap]):
-        said = gap.reason.removeprefix(f"{gap.subject}: ")
-        about = subjects.setdefault((gap.source, said, gap.next_step), [])
-        if gap.subject and gap.subject not in said:
+        about = subjects.setdefault((gap.source, gap.reason, gap.next_step), [])
+        if gap.subject:
             about.append(gap.subject)
     alike: dict[tuple[str, str, str, str], list[str]] = {}
     for (source, said, next_step), about in subjects.items():
@@ -149,7 +154,8 @@ class TierLine:
 def headline(diagnosis: Diagnosis) -> str:
     """The verdict in one line."""
     level, message = diagnosis.verdict.level, diagnosis.verdict.message
-    return level.upper() + message[len(level) :] if message.startswith(level) else f"{level.upper()}: {message}"
+    # Every message but this one begins with its level.
+    return f"{level.upper()}: {message}" if level is Level.INCONCLUSIVE else level.upper() + message[len(level) :]
 
 
 def site_line(diagnosis: Diagnosis) -> str:

@@ -142,7 +142,7 @@ def test_idle(look):
     assert seen.value("gpu.throttle.thermal") == 0.0
     assert seen.value("gpu.pcie.generation") == 1.0
     assert seen.value("gpu.pcie.generation_ratio") is None
-    assert seen.gap("gpu.pcie.generation_ratio") == "gpu/0: idle: the link is powered down"
+    assert seen.gap("gpu.pcie.generation_ratio") == "idle: the link is powered down"
     assert seen.value("gpu.temperature_margin") == 53.0
     assert seen.value("gpu.processes") == 0.0
     assert seen.value("gpu.ecc.uncorrectable") is None
@@ -171,13 +171,13 @@ def test_link_of_a_gpu_that_hardly_works(look):
     """One short burst does not tell that the link should have woken up."""
     resting, burst = {**LOAD, "utilization": 2, "pcie.gen": 1}, {**LOAD, "utilization": 30, "pcie.gen": 1}
     seen = look([state(resting), state(burst), *[state(resting)] * 3], window=2.0)
-    assert seen.gap("gpu.pcie.generation_ratio") == "gpu/0: idle: the link is powered down"
+    assert seen.gap("gpu.pcie.generation_ratio") == "idle: the link is powered down"
 
 
 @pytest.mark.parametrize("utilization", ["!3", 100])  # not told; or still that of a moment ago
 def test_link_of_a_gpu_in_an_idle_state(look, utilization):
     seen = look([state({**LOAD, "utilization": utilization, "pstate": 8, "pcie.gen": 1})])
-    assert seen.gap("gpu.pcie.generation_ratio") == "gpu/0: idle: the link is powered down"
+    assert seen.gap("gpu.pcie.generation_ratio") == "idle: the link is powered down"
 
 
 def test_value_that_stands_for_none(look):
@@ -264,7 +264,7 @@ def test_gpu_lost_in_mid_window(look, handle):
     assert not [gap for gap in seen.evidence.gaps if gap.subject == "gpu/0" and "lost" in gap.reason]
     (loss,) = (gap for gap in seen.evidence.gaps if gap.subject == "gpu/1" and "lost" in gap.reason)
     assert loss.signals == GPU_SIGNALS
-    assert loss.reason == "gpu/1: the GPU was lost 0.5 s into the window (NVML: gpu is lost)"
+    assert loss.reason == "the GPU was lost 0.5 s into the window (NVML: gpu is lost)"
     assert "Xid 79" in loss.next_step
     before = seen.reading("gpu.temperature", "gpu/1")
     assert before is not None
@@ -332,8 +332,8 @@ def test_mig(look):
     """With MIG on the driver tells neither utilisation nor row remapping of the whole GPU."""
     seen = look([state({**LOAD, "mig": 1, "utilization": "!3", "remap.pending": "!3", "pcie.gen": 4, "processes": ""})])
     assert seen.value("gpu.utilization") is None
-    assert seen.gap("gpu.utilization").startswith("gpu/0: MIG is on")
-    assert seen.gap("gpu.row_remap.failed").startswith("gpu/0: MIG is on")
+    assert seen.gap("gpu.utilization").startswith("MIG is on")
+    assert seen.gap("gpu.row_remap.failed").startswith("MIG is on")
     assert seen.gap("gpu.utilization") in [gap.reason for gap in seen.evidence.gaps]
     assert "whether the GPU is idle is not reported" in seen.gap("gpu.pcie.generation_ratio")
     assert seen.value("gpu.memory_used") == 32362.0 * MIB

@@ -168,7 +168,7 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
     stats = ReplicaStats(requests, read, subject, origin, _notes(gathering, form), gathering.past)
     gaps = []
     if gathering.past and not stats.recent:
-        reason = f"{artifact.source}: no request of {subject} ended in the judged window"
+        reason = f"{artifact.source}: no request ended in the judged window"
         gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin, GapCode.STALE))
         return Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps), series=stats.evidence(0.0).series)
     if why:

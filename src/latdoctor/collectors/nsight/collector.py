@@ -138,7 +138,7 @@ def _must_hold_something(columns: TraceStore, where: str) -> None:
 def _damage(damage: DamagedEvents, subject: str, artifact: Artifact) -> Sequence[Gap]:
     if not damage.count:
         return ()
-    reason = f"{subject}: {damage.count} rows are damaged and left out; the first: {damage.first}"
+    reason = f"{damage.count} rows are damaged and left out; the first: {damage.first}"
     return (
         Gap(NAME, reason, (), subject, "export again if the figures matter", Origin(artifact.name), GapCode.UNREADABLE),
     )

@@ -95,7 +95,7 @@ def _counted(reading: Reading, capture: Capture) -> Reading:
 
 def _gaps(capture: Capture, subject: str, artifact: str) -> Iterator[Gap]:
     def gap(reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{subject}: {reason}", signals, subject, next_step, Origin(artifact), code)
+        return Gap(NAME, reason, signals, subject, next_step, Origin(artifact), code)
 
     if capture.graphs:
         found = f"{capture.graphs} launches of CUDA graphs were recorded whole: the kernels in them are not seen"
@@ -119,7 +119,7 @@ def _gaps(capture: Capture, subject: str, artifact: str) -> Iterator[Gap]:
 def _no_steps(capture: Capture, subject: str, artifact: str) -> Gap:
     known = "no NVTX ranges were recorded" if "ranges" in capture.absent else "no NVTX range repeats as steps do"
     lost = tuple(signal for signal in _STEPS if signal not in _IN_GRAPHS or not capture.graphs)
-    return Gap(NAME, f"{subject}: cannot tell steps: {known}", lost, subject, _MARK, Origin(artifact), GapCode.ABSENT)
+    return Gap(NAME, f"steps are unknown: {known}", lost, subject, _MARK, Origin(artifact), GapCode.ABSENT)
 
 
 def _more(capture: Capture, subject: str, artifact: str, window: Window) -> Iterator[Reading]:

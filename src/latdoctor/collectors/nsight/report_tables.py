@@ -229,7 +229,7 @@ def parse(artifact: Artifact) -> Evidence:
         seen = _Sums(found.tables, subject, artifact.name).evidence()
     if not found.cut:
         return seen
-    reason = f"{subject}: its last row {found.cut}: the file is cut off, and what stood behind is missing in every sum"
+    reason = f"its last row {found.cut}: the file is cut off, and what stood behind is missing in every sum"
     gap = Gap(
         NAME, reason, (), subject, "copy it again, or print the tables anew", Origin(artifact.name), GapCode.UNREADABLE
     )
@@ -302,7 +302,7 @@ class _Sums:
         readings = (*self._of_calls(), *self._of_kernels(), *self._of_copies())
         known = {reading.signal for reading in readings}
         unseen = tuple(signal for signal in SIGNALS if signal not in known)
-        reason = f"{self._subject}: cannot tell: the tables hold sums, not the times of single events"
+        reason = "the tables contain sums, not the times of single events"
         gap = Gap(
             NAME, reason, unseen, self._subject, nsight_evidence.RECORD, Origin(self._artifact), GapCode.UNSUPPORTED
         )

@@ -146,7 +146,7 @@ def _refused(device: GpuDevice) -> int | None:
 
 def _refusal(subject: str, value: Unavailable, signals: Sequence[str], origin: Origin, *, mig: bool = False) -> Gap:
     why = _explained(value, mig=mig)
-    return Gap(SOURCE, f"{subject}: {why.reason}", tuple(signals), subject, why.next_step, origin, why.code)
+    return Gap(SOURCE, why.reason, tuple(signals), subject, why.next_step, origin, why.code)
 
 
 def _explained(value: Unavailable, *, mig: bool) -> _Explanation:
@@ -162,7 +162,7 @@ def _loss(subject: str, samples: Sequence[GpuSample], alive: Sequence[GpuSample]
     after = f"{alive[-1].time - samples[0].time:.1f} s into the window" if alive else "before the window"
     return Gap(
         source=SOURCE,
-        reason=f"{subject}: the GPU was lost {after} (NVML: {_lost(next(s for s in samples if _lost(s)))})",
+        reason=f"the GPU was lost {after} (NVML: {_lost(next(s for s in samples if _lost(s)))})",
         signals=GPU_SIGNALS,
         subject=subject,
         next_step="look for Xid 79 or 119 in the kernel log; take the node out of service before it is reset",
@@ -199,10 +199,7 @@ def sights(record: NvmlRecord, title: str) -> tuple[SourceAvailability, ...]:
         hidden = [gap for gap in seen.gaps if set(gap.signals) - RATES]
         name = "" if isinstance(device.name, Unavailable) else clean(device.name, 200)
         status = Availability.NO if not seen.readings else Availability.PARTLY if hidden else Availability.YES
-        detail = "; ".join([name, *(f"{gap.reason}: {', '.join(gap.signals)}" for gap in hidden)])
-        rows.append(
-            SourceAvailability(
-                f"gpu/{device.index}", status, detail.removeprefix("; "), hidden[0].next_step if hidden else ""
-            )
-        )
+        parts = [name, *(f"{gap.reason}: {', '.join(gap.signals)}" for gap in hidden)]
+        detail = "; ".join(part for part in parts if part)
+        rows.append(SourceAvailability(f"gpu/{device.index}", status, detail, hidden[0].next_step if hidden else ""))
     return tuple(rows)

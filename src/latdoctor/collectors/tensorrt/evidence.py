@@ -37,7 +37,7 @@ class _Writer:
         return self.reading(signal, found.value, found.artifact, found.place, note)
 
     def gap(self, reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, code=code)
+        return Gap(NAME, reason, signals, self.subject, next_step, code=code)
 
 
 def evidence(files: EngineFiles, subject: str) -> Evidence:

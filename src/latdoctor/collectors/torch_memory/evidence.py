@@ -41,7 +41,7 @@ class EvidenceWriter:
         return Reading(signal, self.subject, value, Origin(self.artifact, place), note=note)
 
     def gap(self, reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact), code)
+        return Gap(NAME, reason, signals, self.subject, next_step, Origin(self.artifact), code)
 
 
 def of_snapshot(found: MemorySnapshot, subject: str, artifact: str) -> Evidence:

@@ -88,8 +88,8 @@ class TraceCounts(msgspec.Struct):
         self.results, self.clipped = self.results + other.results, self.clipped + other.clipped
         for own, further in ((self.span, other.span), (self.called, other.called)):
             own.take(further.count, further.first, further.last)
-        for what, count in other.failures.items():
-            self.note_failure(what, count)
+        for call, count in other.failures.items():
+            self.note_failure(call, count)
         for name, bounds in other.steps.items():
             self.note_step(name, *bounds)
         for name, (count, time) in other.layers.items():
@@ -103,10 +103,11 @@ class TraceCounts(msgspec.Struct):
         self.compiles += other.compiles
         self.long_calls += other.long_calls
 
-    def note_failure(self, what: str, count: int = 1) -> None:
-        if what not in self.failures and len(self.failures) >= MAX_NAMES:
-            what = FURTHER
-        self.failures[what] = self.failures.get(what, 0) + count
+    def note_failure(self, call: str, count: int = 1) -> None:
+        """Count a failed call, as `cudaMemcpyAsync: 700`."""
+        if call not in self.failures and len(self.failures) >= MAX_NAMES:
+            call = FURTHER
+        self.failures[call] = self.failures.get(call, 0) + count
 
     def note_step(self, name: str, start: float, end: float) -> None:
         if len(self.steps) < _MAX_STEPS:

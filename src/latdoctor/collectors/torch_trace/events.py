@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import Enum, auto
 
 import msgspec
 from msgspec import Raw, Struct
@@ -77,6 +78,28 @@ class ParseFault(Struct, frozen=True):
     byte: int
 
 
+class DecodeFault(Enum):
+    """What msgspec found wrong with a piece of JSON."""
+
+    TRAILING = auto()  # the value is complete and more characters follow
+    TRUNCATED = auto()  # the input ends within the value
+    MALFORMED = auto()
+
+
+def decode_fault(error: msgspec.DecodeError) -> tuple[DecodeFault, ParseFault]:
+    """Kind and place of a decoding error.
+
+    msgspec raises one exception type for all of them, without a code or a position: its text is the only source. The
+    texts are those of its strict JSON parser; tests/collectors/torch_trace holds them to the installed version.
+    """
+    text = str(error)
+    found = _BYTE.search(text)
+    fault = ParseFault(_BYTE.sub("", text).strip(), int(found[1]) - 1 if found else 0)
+    if "trailing characters" in text:
+        return DecodeFault.TRAILING, fault
+    return (DecodeFault.TRUNCATED if "truncated" in text else DecodeFault.MALFORMED), fault
+
+
 EVENTS = msgspec.json.Decoder(list[TraceEvent])
 EVENT = msgspec.json.Decoder(TraceEvent)
 RAW = msgspec.json.Decoder(list[Raw])
@@ -107,15 +130,13 @@ def end_of_list(window: bytes, complete: bool) -> int | ParseFault | None:
     except RecursionError:
         return ParseFault("nested too deeply", 0)
     except msgspec.DecodeError as error:
-        message = str(error)
-        known = _BYTE.search(message)
-        byte = int(known[1]) - 1 if known else 0
-        if "trailing characters" in message:
-            return window.rindex(b"]", 0, byte)
-        # A number, an escape or a word that the window's end cuts is no fault of the file.
-        if "truncated" in message or (byte > len(window) - _LONGEST_TOKEN and not complete):
+        kind, fault = decode_fault(error)
+        if kind is DecodeFault.TRAILING:
+            return window.rindex(b"]", 0, fault.byte)
+        # A number, an escape or a word that is cut by the end of the window is no fault of the file.
+        if kind is DecodeFault.TRUNCATED or (fault.byte > len(window) - _LONGEST_TOKEN and not complete):
             return None
-        return ParseFault(_BYTE.sub("", message).strip(), byte)
+        return fault
     return window.rindex(b"]")
 
 

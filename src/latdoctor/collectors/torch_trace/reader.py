@@ -120,10 +120,10 @@ def _flaws(reader: KinetoReader, subject: str, origin: Origin) -> Iterator[Gap]:
     count, first = reader.damage.count, reader.damage.first
     if count:
         are = "is" if count == 1 else "are"
-        reason = f"{subject}: {count} of {reader.events} events {are} damaged and left out; the first: {first}"
+        reason = f"{count} of {reader.events} events {are} damaged and left out; the first: {first}"
         yield Gap(NAME, reason, (), subject, "record again if the figures matter", origin, GapCode.UNREADABLE)
     if reader.tail_unread:
-        reason = f"{subject}: what follows its events is too long to be read: whether the file is whole is unknown"
+        reason = "what follows its events is too long to be read: whether the file is whole is unknown"
         yield Gap(NAME, reason, (), subject, "record again without the memory timeline", origin, GapCode.TOO_LARGE)
 
 

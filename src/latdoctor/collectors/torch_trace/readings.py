@@ -26,7 +26,7 @@ class ReadingWriter(Struct, frozen=True):
         return Reading(signal, self.subject, value, Origin(self.artifact, place), self.window, labels, note)
 
     def gap(self, reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
-        return Gap(NAME, f"{self.subject}: {reason}", signals, self.subject, next_step, Origin(self.artifact), code)
+        return Gap(NAME, reason, signals, self.subject, next_step, Origin(self.artifact), code)
 
 
 def listed(counts: Mapping[str, int]) -> str:
