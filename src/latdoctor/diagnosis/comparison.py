@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from dataclasses import fields
+from enum import StrEnum
 
 from msgspec import Struct
 
