@@ -16,7 +16,7 @@ SOURCES = sorted((ROOT / "src" / "latdoctor").rglob("*.py"))
 # Attributes and variables that hold a sentence for people.
 MESSAGES = frozenset(
     {
-        *("message", "messages", "reason", "reasons", "detail", "details", "note", "hint", "sentence", "why", "what"),
+        *("message", "reason", "detail", "note", "hint", "sentence", "why", "what"),
         *("said", "says", "headline", "rationale", "next_step", "advice", "explanation", "description"),
         *("strerror", "verify_message", "error_text"),
     }
@@ -44,6 +44,7 @@ ALLOWED = {
     "lab/telemetry/logs.py: message.startswith('NVRM: Xid')": "priority of a synthetic line of a kernel log",
     "lab/telemetry/software_faults.py: message == _ASSERT": "which CUDA error a synthetic log line is",
     "lab/telemetry/triton.py: reason == 'BACKEND'": "the value of Triton's label `reason`",
+    "report/remediation_run.py: result.next_step != f'latdoctor rollback {result.run}'": "a command, printed elsewhere",
     "report/answer.py: _NUMBER.findall(sentence)": "keeps two sentences with the same figures off one screen",
 }
 
