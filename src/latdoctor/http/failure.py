@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -60,6 +58,9 @@ class RequestFailure:
 
 def connect_failure(error: BaseException) -> tuple[FailureCode, str]:
     """Classify an error of connecting by the operating system's error behind it."""
+    import socket
+    import ssl
+
     for cause in _causes(error):
         if isinstance(cause, socket.gaierror):
             return FailureCode.DNS, f"cannot be resolved ({_text(cause)})"

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from latdoctor.conditions.ast import in_words
 from latdoctor.remediation.parameters import allowed, shown
-from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Parameter, Playbook, Step
 from latdoctor.remediation.playbook_loader import Library, shipped
 from latdoctor.units import format_value
+
+if TYPE_CHECKING:
+    from latdoctor.remediation.planner import Plan
 
 SCHEMA_VERSION = "1"
 

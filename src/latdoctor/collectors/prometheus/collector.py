@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence, Set
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import structs
 
@@ -18,23 +20,12 @@ from latdoctor.collectors.base import (
     SourceReader,
 )
 from latdoctor.collectors.prometheus import ANSWERING, NAME, exposition, provided_signals
-from latdoctor.collectors.prometheus.discovery import DiscoveredPage, discover_pages
 from latdoctor.collectors.prometheus.scrape import (
     artifact_file_name,
     is_last_before_outage,
     page_times,
     parse_target,
     scrape_over_window,
-)
-from latdoctor.collectors.promql.monitoring_servers import (
-    TITLES,
-    MonitoringKind,
-    MonitoringServer,
-    api_root,
-    command_for,
-    identify,
-    kind_of_page,
-    watched,
 )
 from latdoctor.dialects.loader import shipped, shipped_signals
 from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
@@ -47,6 +38,10 @@ from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Wi
 from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean, counted
 
+if TYPE_CHECKING:
+    from latdoctor.collectors.prometheus.discovery import DiscoveredPage
+    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind
+
 _FAMILIES_SHOWN = 5
 _LINES_SHOWN = 5
 _MAX_SAVED = 64
@@ -56,25 +51,27 @@ _STOPPED = "until the server stopped answering"
 _AGAIN = "fetch the page again"
 _MONITORING = re.compile(rb"^(?:prometheus|alertmanager)_build_info[ {]", re.MULTILINE)
 
-# Signals hidden by an unreachable server. Hardware signals have other sources.
-_HIDDEN = tuple(sorted(signal for signal in shipped_signals() if not signal.startswith(("gpu.", "host."))))
 # An installed latdoctor comes without its source tree, so this names the online page.
 _ADD_DIALECT = 'add a dialect, one YAML file: "A server dialect" in docs/contributing.md of the source repository'
 
 
-def _is_requested(request: CollectRequest) -> bool:
-    return bool(request.servers or request.metrics)
+@cache
+def _hidden() -> tuple[str, ...]:
+    """The signals that an unreachable server hides. Hardware signals have other sources."""
+    return tuple(sorted(signal for signal in shipped_signals() if not signal.startswith(("gpu.", "host."))))
 
 
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Read the saved pages, then scrape the servers at the start, during, and at the end of the window."""
     saved = _saved(request.metrics, request.timeout, clock)
-    live = scrape_over_window(request, clock, NAME, _HIDDEN, _is_monitoring)
+    live = scrape_over_window(request, clock, NAME, _hidden(), _is_monitoring)
     return CollectResult((*saved.artifacts, *live.artifacts), (*saved.gaps, *live.gaps))
 
 
 def _is_monitoring(page: Artifact) -> bool:
     """Whether it is the page of a Prometheus or an Alertmanager itself, which no window makes more useful."""
+    from latdoctor.collectors.promql.monitoring_servers import kind_of_page
+
     raw = page.read(exposition.MAX_BYTES)
     if not _MONITORING.search(raw):
         return False
@@ -104,7 +101,7 @@ def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> CollectResult
         try:
             raw = _read(path, shown, timeout)
         except SourceError as error:
-            gaps.append(_gap(f"{shown}: {error.what}", error.code, _HIDDEN, error.next_step))
+            gaps.append(_gap(f"{shown}: {error.what}", error.code, _hidden(), error.next_step))
             continue
         own = f"saved-{number}-{artifact_file_name(Path(shown).stem)}"
         group = groups.setdefault(_kind(raw, shown) or (own,), own)
@@ -272,15 +269,8 @@ def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPag
     They have no subject, because the page of another server may show it.
     """
     origin = Origin(artifact.name)
-    if not dialects and (kind := kind_of_page(page.names)):
-        reason = f"{artifact.source}: the metrics of a {TITLES[kind]} itself, not those of an inference service"
-        hidden = tuple(sorted(_with_derived(provided_signals())))
-        yield _gap(reason, GapCode.NOT_MATCHED, hidden, _instead(kind, artifact), origin)
-        return
     if not dialects:
-        families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-        reason = f"{artifact.source}: an exporter without a dialect; its first families are {families}"
-        yield _gap(reason, GapCode.UNSUPPORTED, tuple(sorted(_with_derived(_HIDDEN))), _ADD_DIALECT, origin)
+        yield _of_no_dialect(artifact, page)
         return
     own = _with_derived(signal for dialect in dialects for signal in dialect.signals)
     if "latency.mean" in own and "latency.p99" not in own:
@@ -289,8 +279,23 @@ def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPag
         yield _gap(f"{title} reports only the mean of its latency", GapCode.UNSUPPORTED, hidden, _NO_P99, origin)
 
 
+def _of_no_dialect(artifact: Artifact, page: MetricsPage) -> Gap:
+    from latdoctor.collectors.promql.monitoring_servers import TITLES, kind_of_page
+
+    origin = Origin(artifact.name)
+    if kind := kind_of_page(page.names):
+        reason = f"{artifact.source}: the metrics of a {TITLES[kind]} itself, not those of an inference service"
+        hidden = tuple(sorted(_with_derived(provided_signals())))
+        return _gap(reason, GapCode.NOT_MATCHED, hidden, _instead(kind, artifact), origin)
+    families = ", ".join(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
+    reason = f"{artifact.source}: an exporter without a dialect; its first families are {families}"
+    return _gap(reason, GapCode.UNSUPPORTED, tuple(sorted(_with_derived(_hidden()))), _ADD_DIALECT, origin)
+
+
 def _instead(kind: MonitoringKind, artifact: Artifact) -> str:
     """How to diagnose what a monitoring server watches."""
+    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, api_root, command_for
+
     if kind == MonitoringKind.ALERTMANAGER:
         return "name the inference service (--server URL); latdoctor listen receives the alerts"
     return command_for(api_root(artifact.source) if _is_live(artifact) else "URL")
@@ -305,6 +310,8 @@ def _with_derived(signals: Iterable[str]) -> frozenset[str]:
 
 def _preflight() -> Sequence[SourceAvailability]:
     """The metrics pages on this machine, and the monitoring servers among them with what they scrape."""
+    from latdoctor.collectors.prometheus.discovery import discover_pages
+
     discovery = discover_pages()
     rows = [_availability(page) for page in discovery.found]
     if not any(page.dialects for page in discovery.found):
@@ -315,6 +322,8 @@ def _preflight() -> Sequence[SourceAvailability]:
 
 
 def _availability(page: DiscoveredPage) -> SourceAvailability:
+    from latdoctor.collectors.promql.monitoring_servers import MonitoringServer, api_root, identify, watched
+
     if page.monitoring:
         server = identify(page.url) or MonitoringServer(page.monitoring, api_root(page.url))
         what = f"{server.title} {server.url}"

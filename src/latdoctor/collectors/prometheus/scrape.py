@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from latdoctor.background import run_concurrently
@@ -18,9 +19,11 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.gap_code import GapCode
 from latdoctor.http.address import is_loopback, redact_url
-from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
 from latdoctor.http.failure import FailureCode, RequestFailure
 from latdoctor.sanitize import clean
+
+if TYPE_CHECKING:
+    from latdoctor.http.client import HttpClient, HttpResponse
 
 # `identity` prevents decompression of a small response into a huge one.
 _HEADERS = {"Accept": "text/plain;version=0.0.4", "Accept-Encoding": "identity", "User-Agent": "latdoctor"}
@@ -68,6 +71,8 @@ def fetch(
     targets: Sequence[ScrapeTarget], timeout: float, limit: int = MAX_BYTES, at_once: int = 16
 ) -> tuple[ScrapeResult, ...]:
     """Scrape all targets; results in their order. Each has `timeout` seconds in total and `limit` bytes."""
+    from latdoctor.http.client import HttpClient
+
     # Proxies of the environment are not used for this machine itself.
     with HttpClient() as direct, HttpClient(environment_proxies=True) as outward:
         calls = [
@@ -77,6 +82,8 @@ def fetch(
 
 
 def _fetch_one(client: HttpClient, target: ScrapeTarget, timeout: float, limit: int) -> ScrapeResult:
+    from latdoctor.http.client import HttpRequest
+
     request = HttpRequest("GET", target.url, _HEADERS, reads=True, limit=limit, decompress=True)
     return replace(_result(client.send(request, timeout)), done=time.monotonic())
 
