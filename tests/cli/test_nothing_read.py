@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,27 @@ def dead() -> Iterator[str]:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}/metrics"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A server on this machine that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/metrics"
+
+
+def test_an_unreachable_server_fails_fast(dead: str, silent: str) -> None:
+    """Not only after the window, during which this machine would be sampled."""
+    for url, why, next_step in (
+        (dead, "cannot be reached (Connection refused)", "check that the server is up and the port is correct"),
+        (silent, "did not answer within 5 s", "the server may be overloaded or hanging"),
+    ):
+        started = time.monotonic()
+        outcome = run(["diagnose", "--server", url, "--window", "2m"])
+        assert time.monotonic() - started < 30
+        assert outcome.code == 1
+        assert f"{url} {why}" in outcome.err
+        assert f"next: {next_step}" in outcome.err
 
 
 COMMANDS = pytest.mark.parametrize(

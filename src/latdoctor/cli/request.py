@@ -94,7 +94,7 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
     failed = unread(looked, evidence)
     if not failed or (len(failed) < len(looked.asked) and not every):
         return
-    _must_not_be_monitoring(failed)
+    _must_not_be_monitoring(source for source in failed if _answered(source, looked.bundle, evidence))
     gaps = [gap for source in failed for gap in _gaps_of(source, looked.bundle, evidence)]
     print_gaps(gaps)
     next_step = next((gap.next_step for gap in gaps if gap.next_step), "latdoctor preflight")
@@ -104,6 +104,12 @@ def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, o
         f"{len(failed)} of {len(looked.asked)} sources that were asked for could not be read, {otherwise}",
         next_step=f"{next_step}; or leave that source out",
     )
+
+
+def _answered(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
+    """Whether a server sent a response at all: one that did not is not asked again."""
+    silent = (GapCode.TIMEOUT, GapCode.UNREACHABLE, GapCode.CERTIFICATE)
+    return not all(gap.code in silent for gap in _gaps_of(source, bundle, evidence))
 
 
 def _must_not_be_monitoring(failed: Iterable[Source]) -> None:
