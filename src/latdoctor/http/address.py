@@ -11,8 +11,9 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from typing import Final
-from urllib.parse import SplitResult
+from urllib.parse import SplitResult, urlsplit
 
+from latdoctor.errors import OperationError
 from latdoctor.sanitize import clean
 
 PORTS: Final = {"http": 80, "https": 443}
@@ -49,6 +50,37 @@ def is_loopback(host: str) -> bool:
 
 def is_public(address: Address) -> bool:
     return address.is_global and not address.is_multicast and not address.is_reserved
+
+
+class UnresolvedHostError(OperationError):
+    """The name of the host has no address at present."""
+
+
+class ForbiddenAddressError(OperationError):
+    """The name of the host resolves to an address that is not permitted: `address`."""
+
+    def __init__(self, what: str, address: str) -> None:
+        super().__init__(what)
+        self.address = address
+
+
+def connect_address(url: str, is_permitted: Callable[[Address], bool], resolve: ResolveHost = resolve_host) -> str:
+    """Return the address to connect to, if all addresses of the host are permitted.
+
+    Raises UnresolvedHostError, ForbiddenAddressError.
+    """
+    parts = urlsplit(url)
+    try:
+        found = resolve(parts.hostname or "", parts.port or PORTS[parts.scheme])
+    except (OSError, UnicodeError):
+        raise UnresolvedHostError("the host name cannot be resolved") from None
+    if not found:
+        raise UnresolvedHostError("the host name has no address")
+    for text in found:
+        address = parse_address(text)
+        if address is None or not is_permitted(address):
+            raise ForbiddenAddressError(f"the host name resolves to {clean(text, 60)}", clean(text, 60))
+    return found[0]
 
 
 def origin(parts: SplitResult) -> tuple[str, str, int]:

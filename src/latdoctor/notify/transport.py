@@ -21,8 +21,17 @@ import msgspec
 from msgspec import Raw
 
 from latdoctor.decode_errors import UNDECODABLE
-from latdoctor.errors import OperationError, UsageError
-from latdoctor.http.address import PORTS, Address, ResolveHost, is_plain_path, is_public, is_under, parse_address
+from latdoctor.errors import UsageError
+from latdoctor.http.address import (
+    Address,
+    ForbiddenAddressError,
+    ResolveHost,
+    UnresolvedHostError,
+    connect_address,
+    is_plain_path,
+    is_public,
+    is_under,
+)
 from latdoctor.http.client import HttpRequest, HttpResponse, Secret, redact_secrets, send_request
 from latdoctor.http.failure import RequestFailure
 from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
@@ -234,51 +243,29 @@ class AttemptResult:
     again_after: float | None = None
 
 
-class _Barred(OperationError):  # noqa: N818 - internal to this module
-    """The address is forbidden."""
-
-
-class _Unresolved(OperationError):  # noqa: N818
-    """Its name leads nowhere just now."""
-
-
 def attempt(
     message: Message, receiver: Receiver, keys: Keys, now: float, resolve: ResolveHost, seconds: float = LONGEST
 ) -> AttemptResult:
     """Tries once, at `now` (unix seconds). Raises UsageError for a secret that is none."""
     number = message.tries + 1
     request = signed_request(message, receiver, keys, now)
+    scheme = urlsplit(request.url).scheme
     try:
-        response = send_request(request, seconds, lambda url: connect_address(url, receiver, resolve))
-    except _Barred as barred:
-        return AttemptResult(sent=False, why=str(barred))
-    except _Unresolved as unresolved:
-        return AttemptResult(sent=False, why=str(unresolved), again_after=pause(number))
+        response = send_request(
+            request,
+            seconds,
+            lambda url: connect_address(url, lambda address: _may_connect(address, receiver, scheme), resolve),
+        )
+    except ForbiddenAddressError as forbidden:
+        hint = "" if receiver.allow_private else ": allow_private is not set"
+        why = f"{shown_origin(request.url)}: {forbidden.what}, which is not permitted{hint} — see docs/notify.md"
+        return AttemptResult(sent=False, why=why)
+    except UnresolvedHostError as unresolved:
+        why = f"{shown_origin(request.url)}: {unresolved.what}"
+        return AttemptResult(sent=False, why=why, again_after=pause(number))
     if isinstance(response, RequestFailure):
         return AttemptResult(False, redact_secrets(f"it {response.why}", keys.all), response.begun, pause(number))
     return _result_of(response, keys, number, now)
-
-
-def connect_address(url: str, receiver: Receiver, resolve: ResolveHost) -> str:
-    """Address to connect to, if all addresses of the name are permitted. Raises _Barred, _Unresolved."""
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
-    try:
-        found = resolve(host, port)
-    except (OSError, UnicodeError) as error:
-        raise _Unresolved("its name cannot be resolved", where=clean(host, 200)) from error
-    for text in found:
-        address = parse_address(text)
-        if address is None or not _may_connect(address, receiver, parts.scheme):
-            hint = "" if receiver.allow_private else ": allow_private is not set"
-            raise _Barred(
-                f"it resolves to {clean(text, 60)}, which is not permitted{hint}",
-                where=shown_origin(url),
-                next_step="see docs/notify.md",
-            )
-    if not found:
-        raise _Unresolved("its name has no address", where=clean(host, 200))
-    return found[0]
 
 
 def _may_connect(address: Address, receiver: Receiver, scheme: str) -> bool:

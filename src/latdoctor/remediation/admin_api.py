@@ -13,9 +13,11 @@ import msgspec
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import UsageError
 from latdoctor.http.address import (
-    PORTS,
     Address,
+    ForbiddenAddressError,
     ResolveHost,
+    UnresolvedHostError,
+    connect_address,
     is_plain_path,
     is_public,
     is_under,
@@ -210,24 +212,20 @@ def resolve_allowed(url: str, allow: Sequence[str], resolve: ResolveHost | None 
 
     Raises Refused for an address that is neither public nor itself in `allow`, Unreachable if the name has none.
     """
-    parts = urlsplit(url)
-    host, port = parts.hostname or "", parts.port or PORTS[parts.scheme]
-    try:
-        found = (resolve or resolve_host)(host, port)
-    except (OSError, UnicodeError) as error:
-        raise Unreachable("the host name cannot be resolved", where=clean(url, 200)) from error
+    host = urlsplit(url).hostname or ""
     listed = {urlsplit(one).hostname or "" for one in allow}
-    for text in found:
-        address = parse_address(text)
-        if address is None or not (is_public(address) or _is_listed(address, host, listed)):
-            raise Refused(
-                f"{clean(host, 100)} resolves to {clean(text, 60)}, which is not public",
-                where=clean(url, 200),
-                next_step="if that is intended, add the address itself to the target's `allow`",
-            )
-    if not found:
-        raise Unreachable("the host name has no address", where=clean(url, 200))
-    return found[0]
+    try:
+        return connect_address(
+            url, lambda address: is_public(address) or _is_listed(address, host, listed), resolve or resolve_host
+        )
+    except UnresolvedHostError as error:
+        raise Unreachable(error.what, where=clean(url, 200)) from None
+    except ForbiddenAddressError as error:
+        raise Refused(
+            f"{clean(host, 100)} resolves to {error.address}, which is not public",
+            where=clean(url, 200),
+            next_step="if that is intended, add the address itself to the target's `allow`",
+        ) from None
 
 
 def _is_listed(address: Address, host: str, listed: set[str]) -> bool:
