@@ -182,7 +182,7 @@ class Crowd:
             await self._waits(self._chance.uniform(0, 8))
 
     async def _send_head(self, connection: _Connection, length: int) -> bool:
-        """Sends a head and waits until its body is requested; False if the request was refused."""
+        """Send a head and waits until its body is requested; False if the request was refused."""
         connection.send(_request(b"", _EXPECT, length=length))
         status = await connection.status()
         if status == "100":

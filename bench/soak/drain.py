@@ -56,7 +56,7 @@ class _Sent(Struct):
 
 
 def drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drained:
-    """Sends `burst` long requests at once and `rate` short ones a second, sends SIGTERM, and continues."""
+    """Send `burst` long requests at once and `rate` short ones a second, sends SIGTERM, and continues."""
     return asyncio.run(_drain(url, pid, seed, rate, burst))
 
 
@@ -99,7 +99,7 @@ async def _drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drai
 
 
 def _traced(sent: dict[str, _Sent]) -> aiohttp.TraceConfig:
-    """Writes down when the head of each request left."""
+    """Write down when the head of each request left."""
 
     async def left(_session: object, _context: object, head: aiohttp.TraceRequestHeadersSentParams) -> None:
         sent[head.headers["X-Request-Id"]].at = time.monotonic()

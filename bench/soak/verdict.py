@@ -71,7 +71,7 @@ def _server_side(counted: Counted) -> Iterable[str]:
 
 
 def _between(counted: Counted) -> Iterable[str]:
-    """Counts may differ only by attempts that timed out, which may have reached the server."""
+    """Count may differ only by attempts that timed out, which may have reached the server."""
     received = {status: count for status, count in counted.client.items() if status.isdigit()}
     timeouts = counted.client.get("timeout", 0)
     beyond = counted.arrivals - sum(received.values()) - counted.crowd_arrived

@@ -98,8 +98,8 @@ def test_the_scores_hold_what_was_spoiled_and_ourselves_among_the_peers(
     assert scores.ac1.value == 1
     assert scores.runs.synthetic == len(KINDS)
     assert scores.runs.spoiled_tries == 1
-    assert [peer.name for peer in scores.peers] == ["latdoctor"]
-    assert scores.peers[0].ac1.of == 0, "made telemetry has no before, so no peer is judged on it"
+    assert [peer.name for peer in scores.methods] == ["latdoctor"]
+    assert scores.methods[0].ac1.of == 0, "made telemetry has no before, so no peer is judged on it"
     tables = {table.name: table.csv() for table in report.tables(scores)}
     assert "AC@1,100.0% [43.9%–100.0%]" in tables["summary"]
     assert "1 of 5 runs of --matrix x are missing." in tables["summary"]
@@ -191,7 +191,7 @@ def test_methods_are_fitted_on_tuned_families_and_a_crash_is_a_failure() -> None
         [MethodRanking(one.causes, one.causes, 0.1) for one in runs[:2]],
         split(),
     )
-    beside = structs.replace(score({}, (), split()), peers=(ours, sound, broken))
+    beside = structs.replace(score({}, (), split()), methods=(ours, sound, broken))
     text = report.summary(beside)
     assert "AC@1 lead over the best method on scraped input: 0.50" in text
     assert "AC@1 lead over the best method on signals input: 1.00" in text

@@ -29,7 +29,7 @@ from latdoctor.evaluation.store import RecordedRun
 from latdoctor.evaluation.variants import PLAIN
 
 METHODS: tuple[RankingMethod, ...] = tuple(
-    ranking_method(peer, metrics) for metrics in METRIC_SOURCES for peer in BASELINES
+    ranking_method(method, metrics) for metrics in METRIC_SOURCES for method in BASELINES
 )
 
 
@@ -81,7 +81,7 @@ def scores(
     ground_truths = {one.run: one.ground_truth for one in bench.recorded}
     answers: list[VariantAnswer] = [one.answered for one in found]
     diagnosed = score(ground_truths, answers, bench.split)
-    peers = (_latdoctor(bench, answers), *compare_methods(applicable_methods(bench), bench.recorded, bench.split, log))
+    others = compare_methods(applicable_methods(bench), bench.recorded, bench.split, log)
     runs = msgspec.structs.replace(
         diagnosed.runs,
         spoiled_tries=chosen.spoiled_tries,
@@ -89,7 +89,7 @@ def scores(
         planned=chosen.runs,
         chosen=chosen.options,
     )
-    return msgspec.structs.replace(diagnosed, runs=runs, peers=peers)
+    return msgspec.structs.replace(diagnosed, runs=runs, methods=(_latdoctor(bench, answers), *others))
 
 
 def applicable_methods(bench: Benchmark) -> tuple[RankingMethod, ...]:

@@ -50,12 +50,12 @@ class SourceSampler:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def aim(self, servers: Sequence[str], pid: int | None) -> None:
-        """Reads the metrics pages of `servers` and the process `pid` from now on."""
+        """Read the metrics pages of `servers` and the process `pid` from now on."""
         pages = tuple(f"{server.rstrip('/')}/metrics" for server in servers)
         self.request = CollectRequest(servers=pages, pid=pid, host=True, window=0.0)
 
     def snapshot(self, collector: Collector) -> None:
-        """Takes one snapshot of the current sources with `collector`."""
+        """Take one snapshot of the current sources with `collector`."""
         request = self.request
         if request is None or not collector.is_requested(request):
             return
@@ -69,7 +69,7 @@ class SourceSampler:
             self.gaps += [TimedGap(started, gap) for gap in collected.gaps]
 
     def _named(self, artifact: Artifact, request: CollectRequest) -> Artifact:
-        """Groups host samples by process and pages by server, so that a group means the same throughout the run."""
+        """Group host samples by process and pages by server, so that a group means the same throughout the run."""
         number = len(self.artifacts)
         if artifact.collector == HOST:
             return replace(artifact, name=f"{HOST}/{number:05d}.json", group=f"{HOST}-{request.pid}")
@@ -128,7 +128,7 @@ class RunRecorder:
     _measured: dict[RunSpec, tuple[float, float]] = field(default_factory=dict)  # seed 0 → expiry, rate
 
     def attempt(self, spec: RunSpec, log: Callable[[str], None]) -> RecordingAttempt:
-        """Records `spec` once. Raises LatdoctorError where the scenario cannot be run."""
+        """Record `spec` once. Raises LatdoctorError where the scenario cannot be run."""
         if spec.kind is RunKind.SYNTHETIC:
             return _synthetic(spec)
         any_seed = structs.replace(spec, seed=0)
@@ -178,7 +178,7 @@ class _PhaseTimes:
         self.usages.append((phase.phase, machine_state.usage(now)))
 
     def ended(self) -> None:
-        """Records the end of the last phase."""
+        """Record the end of the last phase."""
         self.usages.append(("", machine_state.usage(time.time())))
 
     def began(self, phase: str) -> float | None:
@@ -208,7 +208,7 @@ def _record_live(spec: RunSpec, log: Callable[[str], None], rate: float) -> Reco
     others = phases.others(scenario, processors)
     context = _context(scenario, phases, sampler)
     removable = any(cause.can_be_left_out for cause in scenario.causes)
-    tried = confirm_causes(scenario, report, RunObserver(log=log)) if removable else report
+    confirmed = confirm_causes(scenario, report, RunObserver(log=log)) if removable else report
     incident = context.incident or TimeRange(report.started, report.started)
     ground_truth = GroundTruth(
         run=spec.run,
@@ -216,9 +216,9 @@ def _record_live(spec: RunSpec, log: Callable[[str], None], rate: float) -> Reco
         scenario=spec.scenario,
         seed=spec.seed,
         severity=spec.severity,
-        causes=tuple(effect.cause for effect in tried.truth if effect.moves is not False),
-        confirmed=tuple(effect.cause for effect in tried.truth if effect.moves),
-        harmless=tuple(effect.cause for effect in tried.truth if effect.moves is False),
+        causes=tuple(effect.cause for effect in confirmed.truth if effect.moves is not False),
+        confirmed=tuple(effect.cause for effect in confirmed.truth if effect.moves),
+        harmless=tuple(effect.cause for effect in confirmed.truth if effect.moves is False),
         begins=phases.began(scenario.incident.name),
         ends=incident.end + SETTLING,
         p99_before=_p99(report, BEFORE),
@@ -228,7 +228,7 @@ def _record_live(spec: RunSpec, log: Callable[[str], None], rate: float) -> Reco
     )
     times = [artifact.taken_at for artifact in sampler.artifacts] or [report.started]
     bundle = Bundle(Context(TARGET, scenario.load.slo), Window(min(times), max(times)), tuple(sampler.artifacts))
-    reasons = tuple(spoiled(tried, others, observed=bool(sampler.artifacts)))
+    reasons = tuple(spoiled(confirmed, others, observed=bool(sampler.artifacts)))
     return RecordingAttempt(bundle, context, ground_truth, reasons, report.rate)
 
 

@@ -44,7 +44,7 @@ class ResultTable:
 
 
 def write_tables(tables: Iterable[ResultTable], folder: Path) -> None:
-    """Writes `folder/NAME.csv` for every table with rows. Raises BundleError where a file cannot be written."""
+    """Write `folder/NAME.csv` for every table with rows. Raises BundleError where a file cannot be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -106,7 +106,7 @@ def tables(scores: DiagnosisScores, fit: Fit | None = None) -> Iterator[ResultTa
 def summary(scores: DiagnosisScores) -> str:
     """The main results as text."""
     lines = [_runs(scores), *(f"{name:<38} {value}" for name, value in _summary(scores))]
-    lines += [f"{f'{method.name}, {method.metrics}':<38} AC@1 {interval(method.ac1)}" for method in scores.peers]
+    lines += [f"{f'{method.name}, {method.metrics}':<38} AC@1 {interval(method.ac1)}" for method in scores.methods]
     lines += _leads(scores)
     lines += [f"missed: {miss.run}: {miss.first or 'nothing'}" for miss in scores.misses]
     return "\n".join(lines) + "\n"
@@ -161,7 +161,7 @@ def _alarms(alarms: FalseAlarmRate) -> str:
 
 
 def _methods(scores: DiagnosisScores) -> Iterator[tuple[str, ...]]:
-    for method in sorted(scores.peers, key=lambda one: -(one.ac1.value or 0.0)):
+    for method in sorted(scores.methods, key=lambda one: -(one.ac1.value or 0.0)):
         shares = (method.ac1, method.held_out, method.ac3, method.avg5, method.both_of_two)
         values = (*(interval(share) for share in shares), str(method.crashed), seconds(method.seconds))
         yield (method.name, method.metrics, *values)
@@ -169,9 +169,9 @@ def _methods(scores: DiagnosisScores) -> Iterator[tuple[str, ...]]:
 
 def _leads(scores: DiagnosisScores) -> Iterator[str]:
     """The lead of latdoctor over the best other method, for each kind of input."""
-    ours = next((method.ac1.value for method in scores.peers if method.name == OURSELVES), None)
+    ours = next((method.ac1.value for method in scores.methods if method.name == OURSELVES), None)
     best: dict[str, float] = {}
-    for method in scores.peers:
+    for method in scores.methods:
         if method.name != OURSELVES and method.ac1.value is not None:
             best[method.metrics] = max(best.get(method.metrics, 0.0), method.ac1.value)
     if ours is not None:
@@ -220,7 +220,7 @@ def mapping_tables(
             (*columns, "AC@1, run left out", "AC@1, cause left out"),
             [
                 (
-                    *(titles[one.peer], one.kind, str(one.depth), f"{one.strength:g}", str(one.runs)),
+                    *(titles[one.method], one.kind, str(one.depth), f"{one.strength:g}", str(one.runs)),
                     *(f"{one.left_out:.2f}", f"{one.cause_left_out:.2f}"),
                 )
                 for one in mappings
@@ -230,7 +230,7 @@ def mapping_tables(
         rows = [(signal, *(_main_causes(one.table.get(signal, {})) for one in mappings)) for signal in signals]
         yield ResultTable(
             f"mapping-{metrics}-signals",
-            ("signal", *(titles[one.peer] for one in mappings)),
+            ("signal", *(titles[one.method] for one in mappings)),
             [row for row in rows if any(row[1:])],
         )
 

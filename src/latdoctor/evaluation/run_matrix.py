@@ -170,12 +170,12 @@ def _synthetic(seeds: tuple[int, ...], severities: tuple[float, ...]) -> Iterato
 def _faults(severity: str, seed: int) -> Iterator[RunSpec]:
     for name in names():
         scenario = shipped_scenario(name)
-        if scenario.truth and (severity == USUAL or severity in scenario.severities):
+        if scenario.causes and (severity == USUAL or severity in scenario.severities):
             yield RunSpec(RunKind.LIVE, name, severity, seed)
 
 
 def _healthy(seeds: tuple[int, ...]) -> Iterator[RunSpec]:
-    scenarios = [name for name in names() if not shipped_scenario(name).truth]
+    scenarios = [name for name in names() if not shipped_scenario(name).causes]
     for seed in seeds:
         yield from _live(scenarios, seed)
 
@@ -184,5 +184,5 @@ def _can_be_calm() -> Iterator[str]:
     for name in names():
         scenario = shipped_scenario(name)
         before = next((phase for phase in scenario.phases if phase.name == BEFORE), scenario.phases[0])
-        if scenario.truth and scenario.load.calibrate < _FAST and before.mix == scenario.incident.mix:
+        if scenario.causes and scenario.load.calibrate < _FAST and before.mix == scenario.incident.mix:
             yield name

@@ -181,7 +181,7 @@ class DiagnosisScores(Struct, frozen=True):
     hidden_causes: tuple[HiddenCauseScore, ...]
     unknown_named: Proportion
     misses: tuple[MissedRun, ...]
-    peers: tuple[MethodScore, ...] = ()
+    methods: tuple[MethodScore, ...] = field(name="peers", default=())
 
 
 LISTED = 5  # ranks of Avg@5

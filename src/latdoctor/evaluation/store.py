@@ -164,7 +164,7 @@ def record(
     most: int | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> int:
-    """Records the missing runs of `planned`, at most `most` of them, and returns how many are still missing.
+    """Record the missing runs of `planned`, at most `most` of them, and returns how many are still missing.
 
     A spoiled run is repeated at once. A run whose scenario fails counts as spoiled, so that the others continue.
     """
@@ -240,7 +240,7 @@ def recordings(folder: Path, runs: Sequence[str] | None = None) -> Iterator[Reco
 
 
 def _problem(run: str, ground_truth: GroundTruth, known: Set[str]) -> str:
-    """Why `truth` cannot be that of `run`; empty where it can."""
+    """Why `ground_truth` cannot be that of `run`; empty if it can."""
     if unknown := sorted({*ground_truth.causes} - known):
         return f"names the unknown cause {clean(unknown[0], 80)!r}"
     return "" if ground_truth.run == run else f"belongs to {clean(ground_truth.run, 80)!r}"
@@ -251,7 +251,7 @@ _FILE_OF = re.compile(r"\"(/proc/[^\"]+/cgroup)\":\"((?:[^\"\\]|\\.)*)\"")
 
 
 def promote(recorded: RecordedRun, path: Path) -> None:
-    """Writes the plain variant of `recorded` to `path` as a small bundle for the repository.
+    """Write the plain variant of `recorded` to `path` as a small bundle for the repository.
 
     It is redacted like any other, and the cgroups of the recording machine are renamed. Raises BundleError,
     OperationError where a name remains.

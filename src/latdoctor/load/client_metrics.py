@@ -65,7 +65,7 @@ class ClientPage:
             self._retries.inc()
 
     def ended(self, content_bytes: int, outcome: Ending, seconds: float, answer_bytes: int) -> None:
-        """Counts the end of an attempt. Its time counts only for answers, as on the server's page."""
+        """Count the end of an attempt. Its time counts only for answers, as on the server's page."""
         self._in_flight.dec()
         self._outcomes[outcome].inc()
         self._received.inc(answer_bytes)
@@ -87,7 +87,7 @@ class ClientPage:
         return [config]
 
     async def watch_itself(self) -> None:
-        """Measures the lag of the event loop: a late client cannot measure the network."""
+        """Measure the lag of the event loop: a late client cannot measure the network."""
         while True:
             began = perf_counter()
             await asyncio.sleep(_BEAT)
@@ -118,7 +118,7 @@ class CountingTransport:
 
 @asynccontextmanager
 async def served_page(page: ClientPage, port: int) -> AsyncIterator[str]:
-    """Serves `page` on the local `port` (0: a free one) and yields its address. Raises OperationError."""
+    """Serve `page` on the local `port` (0: a free one) and yields its address. Raises OperationError."""
 
     async def metrics(_: web.Request) -> web.Response:
         return web.Response(body=page.text(), headers={"Content-Type": CONTENT_TYPE_LATEST})

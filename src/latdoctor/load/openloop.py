@@ -161,7 +161,7 @@ def _seconds(header: str | None) -> float | None:
 
 
 class Transport(Protocol):
-    """Sends one attempt. Failures of the server or the network are statuses, never exceptions."""
+    """Send one attempt. Failures of the server or the network are statuses, never exceptions."""
 
     async def send(self, content: bytes, request_id: str, attempt: int) -> Reply: ...
 
@@ -217,11 +217,11 @@ class OpenLoop:
                 tasks.create_task(self._follow(planned))
 
     def stop(self) -> None:
-        """Stops sending; requests in flight are still awaited."""
+        """Stop sending; requests in flight are still awaited."""
         self.stopped = True
 
     async def _until(self, instant: float) -> bool:
-        """Waits until `instant`; False if the run was stopped."""
+        """Wait until `instant`; False if the run was stopped."""
         while (wait := instant - self._clock()) > 0 and not self.stopped:
             await asyncio.sleep(min(wait, 0.25))  # in short steps, so that a stop takes effect during a long pause
         return not self.stopped

@@ -91,7 +91,7 @@ class LoadProcess:
             self._process.stdout.close()
 
     def stop(self) -> None:
-        """Stops sending. `wait` returns once the requests in flight are answered or timed out."""
+        """Stop sending. `wait` returns once the requests in flight are answered or timed out."""
         self._process.send_signal(signal.SIGTERM)
 
     def wait_started(self) -> float:
@@ -130,7 +130,7 @@ class LoadProcess:
 def start_load(
     plan: LoadPlan, address: str, *, remote: bool = False, report_s: float = 1.0, metrics_port: int | None = None
 ) -> LoadProcess:
-    """Starts `plan` against the server at `address`. Raises UsageError for a bad plan or address, OperationError.
+    """Start `plan` against the server at `address`. Raises UsageError for a bad plan or address, OperationError.
 
     With a `metrics_port` (0: a free one) the run serves its metrics page; `LoadProcess.metrics` has its address.
     """
@@ -146,7 +146,7 @@ def run_load(
     *,
     remote: bool = False,
 ) -> LoadResult:
-    """Runs `plan` to its end and returns its result. Raises UsageError, OperationError."""
+    """Run `plan` to its end and returns its result. Raises UsageError, OperationError."""
     with start_load(plan, address, remote=remote) as process:
         return process.wait(on_progress)
 

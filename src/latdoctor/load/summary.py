@@ -39,7 +39,7 @@ class RequestCounts(Struct, frozen=True):
 
 
 class Summary(Struct, frozen=True):
-    """Counts and latencies over `seconds`. Times in seconds, rates per second; None: not measured.
+    """Count and latencies over `seconds`. Times in seconds, rates per second; None: not measured.
 
     Latencies run from the planned instant to the last answer, through all retries. They are of answered requests and of
     those that timed out or were not sent, which count with the time waited or the timeout. Refused and failed ones end

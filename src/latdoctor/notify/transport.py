@@ -246,7 +246,7 @@ class AttemptResult:
 def attempt(
     message: Message, receiver: Receiver, keys: Keys, now: float, resolve: ResolveHost, seconds: float = LONGEST
 ) -> AttemptResult:
-    """Tries once, at `now` (unix seconds). Raises UsageError for a secret that is none."""
+    """Try once, at `now` (unix seconds). Raises UsageError for a secret that is none."""
     number = message.tries + 1
     request = signed_request(message, receiver, keys, now)
     scheme = urlsplit(request.url).scheme

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis import rule_loader
@@ -56,9 +56,9 @@ SIGNALS = MetricSource(MethodInput.SIGNALS, cache(signals), _of_rules)
 METRIC_SOURCES = (SCRAPED, SIGNALS)
 
 
-def ranking_method(peer: BaselineMethod, metrics: MetricSource) -> RankingMethod:
-    """`peer` on `metrics` as a ranking method."""
-    return from_source(peer.name, _source(peer, metrics), metrics)
+def ranking_method(method: BaselineMethod, metrics: MetricSource) -> RankingMethod:
+    """`method` on `metrics` as a ranking method."""
+    return from_source(method.name, _source(method, metrics), metrics)
 
 
 def from_source(name: str, source: Source, metrics: MetricSource = SIGNALS) -> RankingMethod:
@@ -82,17 +82,17 @@ def from_source(name: str, source: Source, metrics: MetricSource = SIGNALS) -> R
 
 
 def readings(
-    peers: Sequence[BaselineMethod], metrics: MetricSource, training: Sequence[RecordedRun]
+    methods: Sequence[BaselineMethod], metrics: MetricSource, training: Sequence[RecordedRun]
 ) -> Iterator[CauseMapping]:
-    """The cause mapping of each of `peers` on `metrics`."""
+    """The cause mapping of each of `methods` on `metrics`."""
     prior = metrics.prior()
-    for peer in peers:
-        source = _source(peer, metrics)
-        yield fit(peer.name, [TrainingRun(source(one), one.causes) for one in training], prior)
+    for method in methods:
+        source = _source(method, metrics)
+        yield fit(method.name, [TrainingRun(source(one), one.causes) for one in training], prior)
 
 
-def _source(peer: BaselineMethod, metrics: MetricSource) -> Source:
-    return lambda recorded: scored(peer, metrics.read(recorded), seed_of(recorded))
+def _source(method: BaselineMethod, metrics: MetricSource) -> Source:
+    return lambda recorded: scored(method, metrics.read(recorded), seed_of(recorded))
 
 
 def seed_of(recorded: RecordedRun) -> int:
@@ -113,13 +113,13 @@ MAX_BYTES = 256 << 20
 class StoredScores(Struct, frozen=True, forbid_unknown_fields=True):
     """The metric scores of one method for each run."""
 
-    peer: str
+    method: str = field(name="peer")
     runs: dict[str, MetricScores]
 
 
 def keep(folder: Path, kept: StoredScores) -> Path:
-    """Writes the scores to `folder/peers`. Raises BundleError."""
-    path = folder / FOLDER / f"{kept.peer}.json"
+    """Write the scores to `folder/peers`. Raises BundleError."""
+    path = folder / FOLDER / f"{kept.method}.json"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".json.new")
@@ -140,9 +140,9 @@ def _stored_method(path: Path) -> RankingMethod:
 
     def source(recorded: RecordedRun) -> MetricScores:
         run = recorded.run
-        return kept.runs.get(run) or MetricScores(kept.peer, failed=f"{kept.peer} has no scores for {run}")
+        return kept.runs.get(run) or MetricScores(kept.method, failed=f"{kept.method} has no scores for {run}")
 
-    return from_source(kept.peer, source)
+    return from_source(kept.method, source)
 
 
 def _read(path: Path) -> StoredScores:

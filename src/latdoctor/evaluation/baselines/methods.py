@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from latdoctor.errors import OperationError
 from latdoctor.sanitize import clean
@@ -195,21 +195,21 @@ BASELINES = (
 class MetricScores(Struct, frozen=True):
     """The scores of a run: signals by descending score, or the reason of the failure."""
 
-    peer: str
+    method: str = field(name="peer")
     signals: tuple[tuple[str, float], ...] = ()
     failed: str = ""
 
 
-def scored(peer: BaselineMethod, signals: Signals, seed: int) -> MetricScores:
-    """The scores of `peer`. `seed` shuffles the columns, so that their order favours no method."""
+def scored(method: BaselineMethod, signals: Signals, seed: int) -> MetricScores:
+    """The scores of `method`. `seed` shuffles the columns, so that their order favours no method."""
     import numpy as np
 
     columns_ = shuffled(signals, seed)
     try:
-        found = peer.score(columns_, np.random.default_rng(seed))
-        return ranked(peer.name, {name: found[name] for name in columns_ if name in found})
+        found = method.score(columns_, np.random.default_rng(seed))
+        return ranked(method.name, {name: found[name] for name in columns_ if name in found})
     except Exception as error:  # noqa: BLE001 — any exception is the failure of the method, and is reported
-        return MetricScores(peer.name, failed=clean(f"{type(error).__name__}: {error}", 300))
+        return MetricScores(method.name, failed=clean(f"{type(error).__name__}: {error}", 300))
 
 
 def shuffled(signals: Signals, seed: int) -> Signals:
@@ -221,7 +221,7 @@ def shuffled(signals: Signals, seed: int) -> Signals:
     return {name: signals[name] for name in names}
 
 
-def ranked(peer: str, scores: Mapping[str, float]) -> MetricScores:
+def ranked(method: str, scores: Mapping[str, float]) -> MetricScores:
     """The scores of signals: the highest of each signal's columns; NaN does not count.
 
     Equal scores stay in the order of `scores`.
@@ -232,5 +232,5 @@ def ranked(peer: str, scores: Mapping[str, float]) -> MetricScores:
         if not math.isnan(score) and (signal not in best or score > best[signal]):
             best[signal] = score
     if not best:
-        return MetricScores(peer, failed="no metric has a score")
-    return MetricScores(peer, tuple(sorted(best.items(), key=lambda item: -item[1])))
+        return MetricScores(method, failed="no metric has a score")
+    return MetricScores(method, tuple(sorted(best.items(), key=lambda item: -item[1])))

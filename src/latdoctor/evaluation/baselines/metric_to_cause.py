@@ -52,7 +52,7 @@ class TrainingRun:
 class CauseMapping(Struct, frozen=True):
     """The mapping of a baseline. `table`: signal → cause → weight."""
 
-    peer: str
+    method: str = field(name="peer")
     kind: MappingKind = field(name="reading")
     depth: int
     strength: float
@@ -76,7 +76,7 @@ def from_rules(rules: RuleSet) -> Prior:
     }
 
 
-def fit(peer: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMapping:
+def fit(method: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMapping:
     """The mapping with the best AC@1 on left-out runs; Avg@5 breaks ties."""
     best: CauseMapping | None = None
     merit = (-1.0, -1.0)
@@ -92,7 +92,7 @@ def fit(peer: str, training: Sequence[TrainingRun], prior: Prior) -> CauseMappin
                 table = training_set.named(_table(training_set.profiles, training_set.prior, kind, strength))
                 merit = found
                 shares = _share(runs, 1), _share(causes, 1)
-                best = CauseMapping(peer, kind, depth, strength, table, len(runs), *shares)
+                best = CauseMapping(method, kind, depth, strength, table, len(runs), *shares)
     assert best is not None  # a share is never below zero
     return best
 

@@ -58,7 +58,7 @@ Log = Callable[[str], None]
 
 
 def attempt(spec: RemediationRunSpec, log: Log, library: Library | None = None) -> RemediationAttempt:
-    """Runs `spec` once. Raises LatdoctorError where the scenario cannot be run."""
+    """Run `spec` once. Raises LatdoctorError where the scenario cannot be run."""
     scenario = unattended_scenario(spec.scenario)
     load_before = machine_state.load_average()
     log("starting the server")
@@ -128,7 +128,7 @@ class _LiveRun:
                 return progress, alarm, self.load.result()
 
     def _phases(self, alarm: SloAlarm) -> RunProgress:
-        """Runs the phases before the incident, then the incident and its remediation."""
+        """Run the phases before the incident, then the incident and its remediation."""
         progress = RunProgress()
         healthy: Bundle | None = None
         edge = self.started
@@ -167,7 +167,7 @@ class _LiveRun:
             inject(fault, self.deployment.site, undo)
 
     def _remediate(self, progress: RunProgress) -> None:
-        """Diagnoses, and runs the playbook that the diagnosis leads to."""
+        """Diagnose, and runs the playbook that the diagnosis leads to."""
         if self.spec.kind is PlaybookChoice.WRONG:
             progress.selected = SelectedPlaybook(self.operator.library.find(self.spec.playbook), None)
         else:
@@ -213,7 +213,7 @@ class _LiveRun:
         return CollectRequest(servers=pages, pid=self.deployment.pids[0], host=True)
 
     def _until(self, moment: float) -> None:
-        """Waits until `moment` (unix seconds). Raises OperationError where the load ends earlier."""
+        """Wait until `moment` (unix seconds). Raises OperationError where the load ends earlier."""
         if self.load is not None and wait([self.load], max(0.0, moment - time.time())).done:
             self.load.result()
             raise OperationError("the load ended before the incident")

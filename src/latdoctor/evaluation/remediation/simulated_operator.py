@@ -77,7 +77,7 @@ class SimulatedOperator:
     entries: list[JournalEntry] = field(default_factory=list)
 
     def observe(self, request: CollectRequest) -> Bundle:
-        """Collects evidence for OBSERVATION seconds."""
+        """Collect evidence for OBSERVATION seconds."""
         return collect_bundle(
             COLLECTORS, replace(request, window=OBSERVATION), self.access.context, SystemClock(), baseline=self.baseline
         )
