@@ -7,6 +7,7 @@ contradictory figures (`littles_law`) and impossible shares (`derived_ratios`).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 from latdoctor.detectors.arrival_change import arrival_changes
@@ -54,6 +55,8 @@ DETECTORS: tuple[Detector, ...] = (
 
 def derive(evidence: Evidence) -> Evidence:
     """Return `evidence` with all derived evidence added and contradictions removed. Idempotent."""
+    # No detector uses linear algebra, for which numpy would start a thread per processor when it is imported.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     evidence = drop_inconsistent_queues(drop_impossible_shares(merge_gpu_subjects(evidence)))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])
