@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from latdoctor.errors import DefinitionError, Problem, UsageError
 from latdoctor.remediation import playbook_loader
 from latdoctor.remediation.playbook import Settle
-from latdoctor.remediation.playbook_loader import read_library, shipped
+from latdoctor.remediation.playbook_loader import read_library, shipped, shipped_playbook
 from latdoctor.resources import folder
 from tests.remediation.playbooks_here import LANES, SCHEDULER, WHOLE, library
 
@@ -118,3 +118,9 @@ def test_any_bytes_give_a_playbook_or_problems(tmp_path_factory: pytest.TempPath
     playbook = playbook_loader.read_playbook(path, found)
     assert playbook is not None or found
     assert all(count < 20 for count in Counter(found).values())
+
+
+def test_a_shipped_playbook_read_alone_is_that_of_the_library() -> None:
+    assert [shipped_playbook(playbook.id) for playbook in shipped().playbooks] == list(shipped().playbooks)
+    assert shipped_playbook("no-such-playbook") is None
+    assert shipped_playbook("../playbooks/app.batching.token-budget") is None

@@ -272,6 +272,28 @@ def shipped() -> Library:
     return read_library([folder("playbooks")])
 
 
+@cache
+def shipped_playbook(name: str) -> Playbook | None:
+    """The shipped playbook `name`, as in `shipped()`, from its file and those of its stages; None if there is none.
+
+    Raises DefinitionError.
+    """
+    paths = {path.stem: path for path in folder("playbooks").glob("*.yaml")}
+    problems: list[Problem] = []
+    found: dict[str, Playbook] = {}
+    wanted = [name]
+    for one in wanted:
+        playbook = read_playbook(paths[one], problems) if one in paths and one not in found else None
+        if playbook is not None:
+            found[playbook.id] = playbook
+            wanted.extend(stage.playbook for stage in playbook.stages)
+    if name in found:
+        _check_stages(found[name], found, problems)
+    if problems:
+        raise DefinitionError(problems)
+    return _with_stages(found[name], found) if name in found else None
+
+
 def read_library(folders: Iterable[Path]) -> Library:
     """The playbooks of all `folders` together. Raises DefinitionError with every problem of every file."""
     problems: list[Problem] = []

@@ -6,13 +6,13 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from latdoctor.http.client import Secret
-from latdoctor.remediation.admin_api import AdminRequest, json_object, send
-from latdoctor.remediation.change import Deadline
+if TYPE_CHECKING:
+    from latdoctor.http.client import Secret
 
 
 class TargetKind(StrEnum):
@@ -116,6 +116,9 @@ _IDENTIFYING_FIELD = {TargetKind.REFERENCE: "batching", TargetKind.REFERENCE_ROU
 
 def detect_kind(access: Access) -> TargetKind:
     """Detect the kind from the configuration page. Raises OperationError without a response or on a refusal."""
+    from latdoctor.remediation.admin_api import AdminRequest, json_object, send
+    from latdoctor.remediation.change import Deadline
+
     url = f"{access.target.admin}/admin/config"
     config = json_object(send(AdminRequest("GET", url), access.token, Deadline.after(_PROBE_TIMEOUT)), url)
     return next((kind for kind, field in _IDENTIFYING_FIELD.items() if field in config), TargetKind.UNKNOWN)

@@ -17,7 +17,7 @@ from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, ReasonCode
 from latdoctor.diagnosis.recommend import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextLook, RankedCause
 from latdoctor.evidence.model import Gap
-from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.playbook_loader import shipped_playbook
 from latdoctor.report import comparison_screen, presenter, time_scope
 from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
@@ -204,7 +204,7 @@ def _command(start: str, end: str) -> Iterator[Line]:
 
 def _advice(name: str) -> str:
     """What a playbook does and costs; empty where it is not one of the shipped."""
-    playbook = shipped().by_id.get(name)
+    playbook = shipped_playbook(name)
     return f"{playbook.title} ({facts(playbook)});" if playbook else ""
 
 

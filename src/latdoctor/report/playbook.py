@@ -11,7 +11,7 @@ from msgspec import Struct
 from latdoctor.conditions.ast import in_words
 from latdoctor.remediation.parameters import allowed, shown
 from latdoctor.remediation.playbook import Parameter, Playbook, Step
-from latdoctor.remediation.playbook_loader import Library, shipped
+from latdoctor.remediation.playbook_loader import Library, shipped_playbook
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def mended(playbook: Playbook) -> str:
 
 def advised(name: str) -> str:
     """A playbook that a cause names, in one line; by its name alone where it is not one of the shipped."""
-    playbook = shipped().by_id.get(name)
+    playbook = shipped_playbook(name)
     if playbook is None:
         return name
     return f"{name}: {playbook.title} ({facts(playbook)}; for a {' or '.join(playbook.targets)} server)"
