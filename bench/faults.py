@@ -25,7 +25,7 @@ from msgspec import Struct
 from bench.harness import arguments, log, markdown, print_result
 from latdoctor import __version__
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.session import look_now, rule_set, seen, the_diagnosis
+from latdoctor.cli.session import collect_bundle_now, diagnosis_of, rule_set, seen
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence import baseline as baselines
@@ -115,7 +115,7 @@ def _row(scenario: Scenario, seed: int, confirming: bool, keep: Path | None) -> 
             if stage.phase in OBSERVED:
                 bundle = _observe(stage, seconds[stage.phase], baseline)
                 baseline = baseline or baselines.record(seen(bundle)[0], "before", "")
-                diagnoses[stage.phase] = the_diagnosis(bundle, rule_set(()))
+                diagnoses[stage.phase] = diagnosis_of(bundle, rule_set(()))
                 if keep is not None:
                     save(bundle, _kept(keep, scenario.id, seed, stage.phase), __version__)
         report = running.result()
@@ -161,7 +161,7 @@ def _diagnosed_again(row: Row, kept: Path | None) -> Row:
     diagnoses = {}
     for phase in OBSERVED:
         with opened(_kept(kept, row.scenario, row.seed, phase)) as bundle:
-            diagnoses[phase] = the_diagnosis(bundle, rule_set(()))
+            diagnoses[phase] = diagnosis_of(bundle, rule_set(()))
     return _with_diagnoses(row, diagnoses)
 
 
@@ -179,7 +179,7 @@ def _observe(stage: PhaseStart, seconds: float, baseline: Baseline | None) -> Bu
         window=f"{max(1.0, seconds - 2 * settling)}s",
         slo="500ms",
     )
-    return replace(look_now(given), baseline=baseline)
+    return replace(collect_bundle_now(given), baseline=baseline)
 
 
 def _own() -> frozenset[str]:

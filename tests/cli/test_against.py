@@ -50,8 +50,8 @@ def test_values_that_moved_stand_in_the_report_and_in_the_document() -> None:
 
 def test_two_targets_are_no_two_moments_of_one() -> None:
     told = " ".join(run(["diagnose", *NOW, "--against", INCIDENT]).err.split())
-    assert "is a look at checkout-bot, and this is one at" in told
-    assert "is a look at" not in run(["diagnose", INCIDENT, "--against", INCIDENT]).err
+    assert "is a bundle of checkout-bot, and this one is of" in told
+    assert "is a bundle of" not in run(["diagnose", INCIDENT, "--against", INCIDENT]).err
 
 
 def test_what_appeared_and_what_went_are_mirrors() -> None:
@@ -82,12 +82,12 @@ def test_one_gpu_against_its_sibling() -> None:
 
 
 WRONG = [
-    (["--between", "gpu/0", "gpu/7"], "nothing was seen of 'gpu/7'", "did you mean gpu/"),
-    (["--between", "gpu/0", "zz"], "nothing was seen of 'zz'", "name two of gpu/0"),
-    (["--between", "gpu/0", "gpu/0"], "'gpu/0' was given twice", ""),
-    (["--between", "gpu/0", "node/local"], "a gpu and a node show different things", "two of one kind"),
+    (["--between", "gpu/0", "gpu/7"], "there is no evidence of 'gpu/7'", "did you mean gpu/"),
+    (["--between", "gpu/0", "zz"], "there is no evidence of 'zz'", "name two of gpu/0"),
+    (["--between", "gpu/0", "gpu/0"], "'gpu/0' is named twice", ""),
+    (["--between", "gpu/0", "node/local"], "a gpu and a node have different signals", "two of one kind"),
     (["--against", "nowhere"], "nowhere", ""),
-    (["--against", INCIDENT, "--between", "gpu/0", "gpu/1"], "were both given", ""),
+    (["--against", INCIDENT, "--between", "gpu/0", "gpu/1"], "are exclusive", ""),
 ]
 
 

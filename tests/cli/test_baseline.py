@@ -26,7 +26,7 @@ def _a_healthy_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.err == (
         "left out: arrival.rate: Triton: the time between the saved pages is unknown, so there is no rate\n"
     )
-    assert re.fullmatch(r"\d+ values remembered\. Next: latdoctor diagnose --baseline healthy\.json …\n", outcome.out)
+    assert re.fullmatch(r"\d+ values recorded\. Next: latdoctor diagnose --baseline healthy\.json …\n", outcome.out)
 
 
 def _serve(seconds_each: float) -> None:
@@ -73,7 +73,7 @@ def test_without_a_baseline_it_cannot_be_told() -> None:
 def test_a_bundle_can_be_remembered_and_compared() -> None:
     outcome = run(["baseline", "record", BUNDLE, "--to", "hot.json"])
     assert outcome.code == 0
-    assert "this is no healthy time (critical: infra.gpu.thermal-throttle)" in " ".join(outcome.err.split())
+    assert "this is not a healthy time (critical: infra.gpu.thermal-throttle)" in " ".join(outcome.err.split())
     said = diagnosed(BUNDLE, "--baseline", "hot.json", code=3)
     assert "load-over-baseline" in checks(said, "clear")
     assert "no baseline given (--baseline FILE)" not in {check["reason"] for check in said["checks"]}

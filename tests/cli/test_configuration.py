@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
     found = "latdoctor.cli.request.local_pages"
-    monkeypatch.setattr(found, lambda: pytest.fail("looked for other sources"))
+    monkeypatch.setattr(found, lambda: pytest.fail("collected for other sources"))
     return folder
 
 

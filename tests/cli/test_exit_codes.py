@@ -66,20 +66,20 @@ def test_diagnose(arguments: str, code: int) -> None:
         ("diagnose --output yaml", "'yaml'", "latdoctor diagnose -h"),
         ("diagnose --fail-on never-ever", "'never-ever'", "latdoctor diagnose -h"),
         ("diagnose --pid 0", "'--pid'", "latdoctor diagnose -h"),
-        ("diagnose BUNDLE --trace trace.json", "a bundle was given, and sources beside it", "give one of them"),
-        ("diagnose BUNDLE --target intent", "--target says how to look", "leave it out"),
-        ("diagnose BUNDLE --window 3s", "--window says how to look", "leave it out"),
-        ("diagnose BUNDLE --log-pattern {ms}", "--log-pattern says how to look", "leave it out"),
-        ("baseline record BUNDLE --to b.json --window 3s", "--window says how to look", "leave it out"),
-        ("diagnose --log-pattern {ms}", "no log was given", "--log FILE"),
-        ("collect --trace trace.json --to x --log-pattern {ms}", "no log was given", "--log FILE"),
+        ("diagnose BUNDLE --trace trace.json", "a bundle and sources are exclusive", "give one of them"),
+        ("diagnose BUNDLE --target intent", "--target is for collecting", "leave it out"),
+        ("diagnose BUNDLE --window 3s", "--window is for collecting", "leave it out"),
+        ("diagnose BUNDLE --log-pattern {ms}", "--log-pattern is for collecting", "leave it out"),
+        ("baseline record BUNDLE --to b.json --window 3s", "--window is for collecting", "leave it out"),
+        ("diagnose --log-pattern {ms}", "no log is named", "--log FILE"),
+        ("collect --trace trace.json --to x --log-pattern {ms}", "no log is named", "--log FILE"),
         ("diagnose --log quiet.log --slo fast", "--slo: 'fast' is not a quantity", "--slo 500ms"),
         ("diagnose --log quiet.log --slo 5", "--slo: '5' is not a duration", "--slo 500ms"),
         ("diagnose --log quiet.log --slo -1s", "--slo: '-1s' is not a duration", "--slo 500ms"),
         ("diagnose BUNDLE --slo 5GiB", "--slo: '5GiB' is not a duration", "--slo 500ms"),
         ("diagnose --log quiet.log --slo-errors 200%", "'200%' is not a share", "--slo-errors 1%"),
-        ("diagnose --log quiet.log --window 0s", "--window: '0s'", "--window 10s"),
-        ("diagnose --log quiet.log --window 2h", "--window: '2h'", "--window 10s"),
+        ("diagnose --log quiet.log --window 0s", "(got '0s')", "--window 10s"),
+        ("diagnose --log quiet.log --window 2h", "(got '2h')", "--window 10s"),
         ("diagnose --target intent", "no target 'intent' is configured", "--server URL"),
         ("diagnose nowhere", "nowhere: no such file or folder", "check the path"),
         (
@@ -94,7 +94,7 @@ def test_diagnose(arguments: str, code: int) -> None:
         ("collect --log quiet.log --to trace.json", "trace.json: already exists", "choose another name"),
         ("collect --log quiet.log --to quiet.log/in", "quiet.log/in: the bundle cannot be written", "another place"),
         ("baseline show quiet.log", "quiet.log: not a baseline", "baseline record --to FILE"),
-        ("baseline record BUNDLE --log quiet.log --to b.json", "sources beside it", "give one of them"),
+        ("baseline record BUNDLE --log quiet.log --to b.json", "are exclusive", "give one of them"),
         (
             "baseline record BUNDLE --to nowhere/b.json",
             "nowhere/b.json: the baseline cannot be written",
@@ -122,7 +122,7 @@ def test_usage_errors(arguments: str, told: str, next_step: str) -> None:
 def test_nothing_to_remember_is_an_operational_error() -> None:
     outcome = run(["baseline", "record", "--log", "quiet.log", "--to", "b.json"])
     assert (outcome.code, outcome.out) == (1, "")
-    assert "nothing could be read to remember" in outcome.err
+    assert "there is no value to record" in outcome.err
     assert "next: latdoctor preflight" in outcome.err
     assert not Path("b.json").exists()
 
@@ -161,14 +161,14 @@ def test_notices_go_to_stderr_and_the_answer_to_stdout(monkeypatch: pytest.Monke
     outcome = run(["diagnose", "--window", "0.1s"])
     assert outcome.code in (0, 3, 4)
     assert outcome.err == (
-        "no source given: reading this machine (no metrics page on a local port)\nwatching for 0.1 s\n"
+        "no source named: reading this machine (no metrics page on a local port)\nobserving for 0.1 s\n"
     )
     assert outcome.out.split(maxsplit=1)[0].rstrip(":,") in ("INCONCLUSIVE", "CRITICAL", "WARNING", "INFO")
 
 
 @pytest.mark.parametrize("command", ["diagnose --keep", "collect --to"])
 def test_a_bundle_that_exists_is_told_of_before_the_look(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", lambda *_, **__: pytest.fail("looked in vain"))
+    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", lambda *_, **__: pytest.fail("collected in vain"))
     outcome = run([*command.split(), "quiet.log", "--log", "quiet.log"])
     assert outcome.code == 2
     assert "quiet.log: already exists" in outcome.err
@@ -208,7 +208,7 @@ def test_interrupting_the_writing_leaves_no_half_bundle(name: str, monkeypatch: 
 
 
 def test_interrupting_after_the_writing_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.the_case", _interrupted)
+    monkeypatch.setattr("latdoctor.cli.session.case_of", _interrupted)
     outcome = run(["diagnose", "--keep", "look", "--log", "quiet.log"])
     assert (outcome.code, outcome.err) == (130, "latdoctor: interrupted; look was written and is kept\n")
     assert run(["bundle", "inspect", "look"]).code == 0

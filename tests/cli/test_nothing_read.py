@@ -61,10 +61,10 @@ COMMANDS = pytest.mark.parametrize(
     ("command", "otherwise"),
     [
         ("diagnose", "so there is nothing to diagnose"),
-        ("diagnose --keep look", "and nothing was kept"),
-        ("collect --to look", "and nothing was kept"),
-        ("collect --to look.tar.zst", "and nothing was kept"),
-        ("baseline record --to look", "and nothing was remembered"),
+        ("diagnose --keep look", "and nothing was saved"),
+        ("collect --to look", "and nothing was saved"),
+        ("collect --to look.tar.zst", "and nothing was saved"),
+        ("baseline record --to look", "and nothing was recorded"),
     ],
 )
 
@@ -74,7 +74,7 @@ def test_a_dead_server_is_an_error_although_this_machine_answers(command: str, o
     outcome = run([*command.split(), "--server", dead, "--window", "0.1s"])
     assert (outcome.code, outcome.out) == (1, "")
     assert f"could not be read: prometheus: {dead} cannot be reached" in outcome.err
-    assert f"latdoctor: nothing that was asked for could be read, {otherwise}\n" in outcome.err
+    assert f"latdoctor: no requested source could be read, {otherwise}\n" in outcome.err
     assert "  next: check that the server is up" in outcome.err
     assert not Path("look").exists()
     assert not Path("look.tar.zst").exists()
@@ -168,7 +168,7 @@ def test_a_baseline_needs_every_source_that_was_asked_for(dead: str) -> None:
     outcome = run(["baseline", "record", "--to", "b.json", *live])
     assert (outcome.code, outcome.out) == (1, "")
     assert f"{dead} cannot be reached" in outcome.err
-    assert "1 of 2 sources that were asked for could not be read, and nothing was remembered" in outcome.err
+    assert "1 of 2 requested sources could not be read, and nothing was recorded" in outcome.err
     assert "or leave that source out" in outcome.err
     assert not Path("b.json").exists()
 

@@ -76,7 +76,7 @@ def test_requests_that_fail_are_told_without_being_asked(
 def test_to_watch_is_nothing_that_a_log_can_be_told() -> None:
     outcome = run(["diagnose", "--log", access_log((60, 0, 0.1)), *PATTERN, "--window", "1m"])
     assert outcome.code == 2
-    assert "nothing is watched" in outcome.err
+    assert "needs a live source" in outcome.err
 
 
 def test_a_bundle_gives_the_same_answer_and_knows_since_when() -> None:

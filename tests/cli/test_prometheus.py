@@ -101,9 +101,9 @@ def test_a_configured_server_and_its_credentials(guarded: tuple[str, Path]) -> N
     [
         (["--prometheus", f"http://me:{CANARY}@h:9090"], "user or password"),
         (["--prometheus", "h:9090", "--select", "up or 1"], "a selector is written"),
-        (["--prometheus", "h:9090", "--since", "soon"], "is no time"),
+        (["--prometheus", "h:9090", "--since", "soon"], "is not a time"),
         (["--prometheus", "h:9090", "--since", "1s"], "shorter than 10 s"),
-        (["--prometheus", "h:9090", "--until", "2999-01-01T00:00:00Z"], "not past yet"),
+        (["--prometheus", "h:9090", "--until", "2999-01-01T00:00:00Z"], "is in the future"),
         (["--prometheus", ""], "has an empty value"),
         (["--prometheus", "h:9090", "--since", "0001-01-01T00:00:00Z"], "longer than 90 days"),
         (["--since", "2h", "--trace", "x"], "is for --prometheus URL and --log FILE"),
@@ -120,7 +120,7 @@ def test_what_makes_no_sense_is_refused(arguments: list[str], said: str) -> None
 def test_a_bundle_was_looked_at_already() -> None:
     outcome = run(["diagnose", "look", "--since", "2h"])
     assert outcome.code == 2
-    assert "--since says how to look" in outcome.err
+    assert "--since is for collecting" in outcome.err
 
 
 @pytest.mark.parametrize(

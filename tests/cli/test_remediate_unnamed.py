@@ -13,7 +13,7 @@ import pytest
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.plan_files import load_plan
 from latdoctor.cli.remediate_targets import limit_to_named
-from latdoctor.cli.request import ask
+from latdoctor.cli.request import resolve_request
 from latdoctor.collectors.prometheus.discovery import DiscoveredPage
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
@@ -112,12 +112,12 @@ def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin
 
 def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:
     because = Because("d", "app.batching.long-alone", 0.9, 0.0, places=(host_and_port(page),))
-    found = ask(SourceOptions())
+    found = resolve_request(SourceOptions())
     assert found.request.servers == (page, STRANGER)
     seen = limit_to_named(found, (), because)
     assert (seen.request.servers, seen.guessed) == ((page,), False)
     assert limit_to_named(found, (), None) == found
-    given = ask(SourceOptions(server=(STRANGER,)))
+    given = resolve_request(SourceOptions(server=(STRANGER,)))
     assert limit_to_named(given, (), because) == given
 
 

@@ -239,8 +239,8 @@ def test_an_alert_opens_one_and_its_repetition_none(state: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["start", "--began", "2099-01-01T00:00:00Z"], "what has not begun yet is no incident"),
-        (["start", "--began", "soon"], "'soon' is no time"),
+        (["start", "--began", "2099-01-01T00:00:00Z"], "must not be in the future"),
+        (["start", "--began", "soon"], "'soon' is not a time"),
         (["start", "--sop", "slow-infrence"], "did you mean slow-inference"),
         (["start", "--sops", "nowhere"], "is not a folder of SOPs"),
         (["start", "--target", ""], "--target needs a value"),

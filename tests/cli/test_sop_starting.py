@@ -142,13 +142,13 @@ def test_interpreted_start_time_is_printed(text: str, now: float, ago: float, me
 @pytest.mark.parametrize(
     ("text", "message", "step"),
     [
-        ("14:00", "14:00:00 CET is still to come today, and that of yesterday was 23:00:00 ago",
+        ("14:00", "14:00:00 CET is in the future today, and that of yesterday was 23:00:00 ago",
          "such as --began 2026-11-21T14:00:00"),
-        ("2026-11-22T14:00", "what has not begun yet", "a time that is past"),
+        ("2026-11-22T14:00", "must not be in the future", "a past time"),
         ("169h", "'169h' is more than 7 days ago: the stages are due within minutes", "to count from now"),
         ("2025-11-22T12:48", "more than 7 days ago", "latdoctor diagnose BUNDLE"),
         ("0001-01-01T00:00:00+00:00", "more than 7 days ago", "to count from now"),
-        ("25:00", "'25:00' is no time", "--began 2h"),
+        ("25:00", "'25:00' is not a time", "--began 2h"),
     ],
 )  # fmt: skip
 def test_a_beginning_that_cannot_be_is_refused(text: str, message: str, step: str) -> None:

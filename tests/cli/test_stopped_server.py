@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli.session import the_diagnosis
+from latdoctor.cli.session import diagnosis_of
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.evidence.bundle import Artifact
@@ -24,7 +24,7 @@ def diagnosed(end: Callable[[Artifact], Artifact]) -> Diagnosis:
         pages = sorted((one for one in bundle.artifacts if one.collector == "prometheus"), key=lambda one: one.taken_at)
         last = next(one for one in reversed(pages) if b"ref_arrivals_total" in one.read())
         artifacts = tuple(end(one) if one is last else one for one in bundle.artifacts)
-        return the_diagnosis(replace(bundle, artifacts=artifacts), shipped())
+        return diagnosis_of(replace(bundle, artifacts=artifacts), shipped())
 
 
 def same(page: Artifact) -> Artifact:

@@ -72,7 +72,7 @@ def test_a_line_for_each_change_and_none_for_what_stays(rules: RuleSet, capsys: 
     assert [row.partition(" (")[0] for row in said] == [
         "healthy: no cause found",
         "critical: infra.heat",
-        "could not look: nothing could be read",
+        "no diagnosis: nothing could be read",
         "critical: infra.heat",
         said[4].partition(" (")[0],
         "healthy: no cause found",
@@ -100,7 +100,7 @@ def test_a_first_look_that_fails_is_an_error_at_once() -> None:
 
 
 def test_interrupted_before_the_first_look_there_is_no_verdict() -> None:
-    with pytest.raises(StoppedError, match="before the first look"):
+    with pytest.raises(StoppedError, match="before the first diagnosis"):
         followed(diagnose_watch.Lines(), [])
 
 
@@ -138,16 +138,16 @@ def pages_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 REFUSED = [
-    (["bundle.tar.zst"], "a bundle is for one look"),
-    (["--keep", "x", *PAGES], "--keep is for one look"),
-    (["--against", "x", *PAGES], "--against is for one look"),
-    (["--between", "a", "b", *PAGES], "--between is for one look"),
-    (["-o", "markdown", *PAGES], "-o markdown is for one look"),
-    (["-v", *PAGES], "-v is for one look"),
-    (["--every", "0s", *PAGES], "not between a second and a day"),
+    (["bundle.tar.zst"], "a bundle is for a single diagnosis"),
+    (["--keep", "x", *PAGES], "--keep is for a single diagnosis"),
+    (["--against", "x", *PAGES], "--against is for a single diagnosis"),
+    (["--between", "a", "b", *PAGES], "--between is for a single diagnosis"),
+    (["-o", "markdown", *PAGES], "-o markdown is for a single diagnosis"),
+    (["-v", *PAGES], "-v is for a single diagnosis"),
+    (["--every", "0s", *PAGES], "must be between 1s and 24h"),
     (["--every", "soon", *PAGES], "'soon' is not a quantity"),
-    (["--metrics", "-"], "- can be read once only"),
-    (["--prometheus", "http://127.0.0.1:9", "--until", "02:30"], "--until is a moment"),
+    (["--metrics", "-"], "- can be read only once"),
+    (["--prometheus", "http://127.0.0.1:9", "--until", "02:30"], "--until ends the diagnosed period"),
 ]
 
 
@@ -190,7 +190,7 @@ def test_a_terminal_is_redrawn_in_place(colour: bool) -> None:
     ours, theirs = pty.openpty()
     process = _started(PAGES, theirs, **({} if colour else {"NO_COLOR": "1"}))
     os.close(theirs)
-    shown = _until(ours, b"look 3 at ")
+    shown = _until(ours, b"diagnosis 3 at ")
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=PATIENCE)
     os.close(ours)

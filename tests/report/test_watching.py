@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.report.live import Told, line, screen, stamped, summary
+from latdoctor.report.live import StatusChange, line, screen, stamped, summary
 from tests.diagnosis.world import small_rules, told
 
 
@@ -27,13 +27,13 @@ def test_a_line_says_how_bad_why_how_sure_and_what_hurts(rules: RuleSet) -> None
 
 
 def test_a_line_has_its_moment() -> None:
-    assert stamped(Told(1_790_000_000.0, "healthy")) == "2026-09-21 14:13:20 UTC  healthy"
+    assert stamped(StatusChange(1_790_000_000.0, "healthy")) == "2026-09-21 14:13:20 UTC  healthy"
 
 
 def test_the_screen_keeps_to_its_width_and_shows_the_latest_changes(rules: RuleSet) -> None:
     out = io.StringIO()
     console = Console(file=out, width=60, markup=False, highlight=False)
-    lately = [Told(float(number), f"change {number} {'long ' * 30}") for number in range(9)]
+    lately = [StatusChange(float(number), f"change {number} {'long ' * 30}") for number in range(9)]
     console.print(screen(told(rules, slow=True), lately, "look 9"))
     lines = out.getvalue().splitlines()
     assert max(map(len, lines)) <= 60

@@ -13,10 +13,10 @@ from latdoctor.cli import options
 from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions
 
 if TYPE_CHECKING:
-    from latdoctor.cli.request import Looked
+    from latdoctor.cli.request import CollectedEvidence
     from latdoctor.diagnosis.diagnose import Case
 
-app = typer.Typer(help="What a target is like when healthy.", no_args_is_help=True)
+app = typer.Typer(help="The normal values of a healthy target.", no_args_is_help=True)
 
 
 @app.command()
@@ -31,38 +31,38 @@ def record(
     sources: SourceOptions,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
-    """Remember what the target is like now.
+    """Record the present values of the target as normal.
 
-    Record it at a healthy time under usual load: rules that say `1.5 x baseline` compare with it.
+    Record it at a healthy time under usual load: rules with `1.5 x baseline` compare with it.
 
     Exit codes: 0 recorded · 1 a source that was requested could not be read · 2 usage, or an invalid bundle.
     """
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.request import must_have_read, must_stand_alone, print_gaps, print_left_out
+    from latdoctor.cli.request import check_no_sources_beside, check_sources_read, print_gaps, print_left_out
     from latdoctor.cli.session import compared, now, seen
     from latdoctor.errors import OperationError
     from latdoctor.evidence import baseline as baselines
     from latdoctor.pipeline import case
     from latdoctor.sanitize import counted
 
-    must_stand_alone(bundle, sources)
+    check_no_sources_beside(bundle, sources)
     baselines.may_be_written(to, force=force)
     with interruptible(None if force else to):
-        with _looked(bundle, sources) as looked:
-            evidence, coverage = seen(looked.bundle)
-        must_have_read(looked, evidence, every=True, otherwise="and nothing was remembered")
-        _tell_of_trouble(case(looked.bundle, evidence, coverage))
-        recorded = baselines.record(evidence, looked.bundle.context.target, now())
-        print_gaps(looked.bundle.gaps)
+        with _collected(bundle, sources) as collected:
+            evidence, coverage = seen(collected.bundle)
+        check_sources_read(collected, evidence, every=True, consequence="and nothing was recorded")
+        _warn_if_unhealthy(case(collected.bundle, evidence, coverage))
+        recorded = baselines.record(evidence, collected.bundle.context.target, now())
+        print_gaps(collected.bundle.gaps)
         print_left_out(baselines.left_out(evidence, recorded, compared()))
         if not recorded.values:
-            raise OperationError("nothing could be read to remember", next_step="latdoctor preflight")
+            raise OperationError("there is no value to record", next_step="latdoctor preflight")
         baselines.save(recorded, to, force=force)
-    typer.echo(f"{counted(len(recorded.values), 'value')} remembered. Next: latdoctor diagnose --baseline {to} …")
+    typer.echo(f"{counted(len(recorded.values), 'value')} recorded. Next: latdoctor diagnose --baseline {to} …")
 
 
-def _tell_of_trouble(case: Case) -> None:
-    """Says what speaks against calling this a healthy time."""
+def _warn_if_unhealthy(case: Case) -> None:
+    """Print why this is not a healthy time, if it is not."""
     from latdoctor.cli.console import notice_console
     from latdoctor.cli.session import rule_set, stamp
     from latdoctor.diagnosis.diagnose import diagnose
@@ -72,22 +72,22 @@ def _tell_of_trouble(case: Case) -> None:
     found = diagnose(case, rule_set(()), stamp())
     if found.verdict.level in SEVERITIES[1:]:
         known = answered(found.verdict, found.answer)
-        message = f"this is no healthy time ({known}): beside this baseline, what is as bad will pass for usual"
+        message = f"this is not a healthy time ({known}): with this baseline, equally bad values pass for normal"
         notice_console().print(message)
 
 
 @contextmanager
-def _looked(bundle: Path | None, sources: options.SourceOptions) -> Iterator[Looked]:
-    from latdoctor.cli.request import Looked, Need, must_not_say_how
-    from latdoctor.cli.session import look_for
+def _collected(bundle: Path | None, sources: options.SourceOptions) -> Iterator[CollectedEvidence]:
+    from latdoctor.cli.request import BaselineNeed, CollectedEvidence, check_no_collect_options
+    from latdoctor.cli.session import collect_evidence
     from latdoctor.evidence.bundle_files import opened
 
     if bundle is None:
-        yield look_for(sources, Need.NONE)
+        yield collect_evidence(sources, BaselineNeed.UNUSED)
         return
-    must_not_say_how(sources)
+    check_no_collect_options(sources)
     with opened(bundle) as saved:
-        yield Looked(saved)
+        yield CollectedEvidence(saved)
 
 
 @app.command()
@@ -133,7 +133,7 @@ def compare(
     from dataclasses import replace
 
     from latdoctor.cli.comparison import print_comparison
-    from latdoctor.cli.request import must_have_read, must_stand_alone, print_gaps
+    from latdoctor.cli.request import check_no_sources_beside, check_sources_read, print_gaps
     from latdoctor.cli.session import rule_set, seen, stamp
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence import baseline as baselines
@@ -141,21 +141,21 @@ def compare(
     from latdoctor.pipeline import case
     from latdoctor.report.comparison_screen import ComparedPair
 
-    must_stand_alone(bundle, sources)
-    remembered = baselines.load(file)
-    with _looked(bundle, sources) as looked:
-        evidence, coverage = seen(looked.bundle)
-    must_have_read(looked, evidence, every=True, otherwise="and nothing was compared")
+    check_no_sources_beside(bundle, sources)
+    baseline = baselines.load(file)
+    with _collected(bundle, sources) as collected:
+        evidence, coverage = seen(collected.bundle)
+    check_sources_read(collected, evidence, every=True, consequence="and nothing was compared")
     if output is OutputFormat.TEXT:
-        print_gaps(looked.bundle.gaps)
+        print_gaps(collected.bundle.gaps)
     numbers = {key: value for key, value in values(evidence).items() if not isinstance(value, str)}
-    against_baseline = replace(looked.bundle, baseline=remembered)
+    against_baseline = replace(collected.bundle, baseline=baseline)
     pair = ComparedPair(
         before=str(file),
         after=str(bundle) if bundle else "now",
-        values=differences(remembered.lookup, numbers),
+        values=differences(baseline.lookup, numbers),
         diagnosis=diagnose(case(against_baseline, evidence, coverage), rule_set(()), stamp()),
-        targets=(remembered.target, looked.bundle.context.target),
+        targets=(baseline.target, collected.bundle.context.target),
     )
     command = f"latdoctor diagnose {bundle or '…'} --baseline {file}"
     print_comparison(pair, command, output, verbose=verbose, columns=("then", "now"))

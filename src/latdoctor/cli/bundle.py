@@ -80,7 +80,7 @@ def diff(
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.
     """
     from latdoctor.cli.comparison import print_comparison
-    from latdoctor.cli.session import rule_set, stamp, the_case
+    from latdoctor.cli.session import case_of, rule_set, stamp
     from latdoctor.diagnosis.comparison import contrast
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence.bundle_files import opened
@@ -90,7 +90,7 @@ def diff(
     found, diagnoses, targets = [], [], []
     for path in (before, after):
         with opened(path) as bundle:
-            case = the_case(bundle)
+            case = case_of(bundle)
             found.append(values(case.evidence))
             targets.append(bundle.context.target)
             diagnoses.append(diagnose(case, rule_set(()), stamp()))

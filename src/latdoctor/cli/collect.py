@@ -1,4 +1,4 @@
-"""`latdoctor collect`: one look, or one that was saved before, and how a look is saved."""
+"""`latdoctor collect`: collect evidence now or open a saved bundle, and save a bundle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from latdoctor.cli import options
 from latdoctor.cli.options import SourceOptions
 
 if TYPE_CHECKING:
-    from latdoctor.cli.request import Looked, Need
+    from latdoctor.cli.request import BaselineNeed, CollectedEvidence
 
 
 @options.source_options()
@@ -28,62 +28,67 @@ def collect(
     """Save the raw evidence of one observation as a bundle.
 
     It can be diagnosed later or elsewhere, with the same answer: latdoctor diagnose BUNDLE.
-    Prompts, secrets, addresses and user ids are replaced by pseudonyms on their way in.
+    Prompts, secrets, addresses and user ids are replaced by pseudonyms before they are written.
 
     Exit codes: 0 saved · 1 nothing that was requested could be read · 2 usage, or an invalid baseline.
     """
     from latdoctor.cli.console import notice
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.request import Need, print_gaps
+    from latdoctor.cli.request import BaselineNeed, print_gaps
     from latdoctor.evidence.bundle_files import must_be_new
     from latdoctor.sanitize import clean, counted
 
     must_be_new(to)
-    with interruptible(to), look_or_open(None, sources, Need.IF_THERE) as looked:
-        bundle = saved(looked, to, redact=not no_redact).bundle
+    with interruptible(to), collect_or_open(None, sources, BaselineNeed.IF_PRESENT) as collected:
+        bundle = save_collected(collected, to, redact=not no_redact).bundle
     print_gaps(bundle.gaps)
     for name in bundle.redaction.unread if bundle.redaction else ():
-        notice(f"not redacted, as it is no text, and it may hold secrets: {clean(name)}")
-    brought = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
-    typer.echo(f"{', '.join(brought)}. Next: latdoctor diagnose {to}")
+        notice(f"not redacted, because it is not text; it may contain secrets: {clean(name)}")
+    counts = counted(len(bundle.artifacts), "artifact"), counted(len(bundle.gaps), "gap")
+    typer.echo(f"{', '.join(counts)}. Next: latdoctor diagnose {to}")
 
 
 @contextmanager
-def look_or_open(path: Path | None, sources: SourceOptions, need: Need) -> Iterator[Looked]:
-    """The saved bundle at `path`, or a fresh look."""
+def collect_or_open(path: Path | None, sources: SourceOptions, need: BaselineNeed) -> Iterator[CollectedEvidence]:
+    """The saved bundle at `path`, or evidence collected now."""
     from dataclasses import replace
 
-    from latdoctor.cli.request import Looked, must_not_say_how, must_stand_alone, with_given_slo
-    from latdoctor.cli.session import look_for
+    from latdoctor.cli.request import (
+        CollectedEvidence,
+        check_no_collect_options,
+        check_no_sources_beside,
+        with_slo_options,
+    )
+    from latdoctor.cli.session import collect_evidence
     from latdoctor.evidence.baseline import load
     from latdoctor.evidence.bundle_files import opened
 
     if path is None:
-        yield look_for(sources, need)
+        yield collect_evidence(sources, need)
         return
-    must_stand_alone(path, sources)
-    must_not_say_how(sources)
+    check_no_sources_beside(path, sources)
+    check_no_collect_options(sources)
     with opened(path) as bundle:
-        remembered = load(sources.baseline) if sources.baseline else bundle.baseline
-        yield Looked(replace(bundle, context=with_given_slo(bundle.context, sources), baseline=remembered))
+        baseline = load(sources.baseline) if sources.baseline else bundle.baseline
+        yield CollectedEvidence(replace(bundle, context=with_slo_options(bundle.context, sources), baseline=baseline))
 
 
-def saved(looked: Looked, path: Path, *, redact: bool) -> Looked:
-    """Saves the look, and gives it as it was saved: what is diagnosed now is what a replay diagnoses.
+def save_collected(collected: CollectedEvidence, path: Path, *, redact: bool) -> CollectedEvidence:
+    """Save the bundle and return it as saved, so that this diagnosis and a replay have the same input.
 
-    Raises OperationError where there is nothing to keep: an empty bundle would be taken for the evidence.
+    Raises OperationError where no source could be read: an empty bundle would pass for evidence.
     """
     from dataclasses import replace
 
     from latdoctor import __version__
-    from latdoctor.cli.request import Looked, must_have_read, redacted
+    from latdoctor.cli.request import CollectedEvidence, check_sources_read, redact_collected
     from latdoctor.evidence.bundle_files import save
     from latdoctor.evidence.model import Evidence
     from latdoctor.evidence.redaction.redactor import Redactor
 
-    raw = Evidence(gaps=looked.bundle.gaps)
-    must_have_read(looked, raw, otherwise="and nothing was kept")
+    raw = Evidence(gaps=collected.bundle.gaps)
+    check_sources_read(collected, raw, consequence="and nothing was saved")
     redactor = Redactor() if redact else None
-    kept = redacted(looked, redactor) if redactor else looked
+    kept = redact_collected(collected, redactor) if redactor else collected
     known = save(kept.bundle, path, __version__, redactor)
-    return Looked(replace(kept.bundle, redaction=known), kept.asked)
+    return CollectedEvidence(replace(kept.bundle, redaction=known), kept.requested)

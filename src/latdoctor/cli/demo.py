@@ -155,18 +155,18 @@ def _run(seed: int, keep: Path | None, machine: BusyMachine) -> int:
 def _incident(session: _Session, begun: float, incident: float, keep: Path | None, machine: BusyMachine) -> int:
     """Diagnoses the healthy server, then the incident, and runs the playbook. Returns the exit code."""
     from latdoctor import __version__
-    from latdoctor.cli.session import rule_set, the_diagnosis
+    from latdoctor.cli.session import diagnosis_of, rule_set
     from latdoctor.evidence.bundle_files import save
     from latdoctor.pipeline import remedy_of
     from latdoctor.report import console
 
     _until(begun + SETTLING)
-    session.screen.print(f"Before the rush: {the_diagnosis(_look(session), rule_set(())).verdict.message}\n")
+    session.screen.print(f"Before the rush: {diagnosis_of(_look(session), rule_set(())).verdict.message}\n")
     machine.check()
     _until(incident + DEVELOPS)
     session.screen.print("The rush has started:\n")
     bundle = _look(session)
-    diagnosis = the_diagnosis(bundle, rule_set(()))
+    diagnosis = diagnosis_of(bundle, rule_set(()))
     console.render(diagnosis, session.screen)
     if keep is not None:
         save(bundle, keep, __version__)
@@ -221,9 +221,9 @@ def _print_client_figures(screen: Console, result: LoadResult, before: str, *, v
 
 def _look(session: _Session) -> Bundle:
     """Collects what `latdoctor diagnose --server URL --pid N --slo 500ms` collects."""
-    from latdoctor.cli.session import look_now
+    from latdoctor.cli.session import collect_bundle_now
 
-    return look_now(session.given)
+    return collect_bundle_now(session.given)
 
 
 def _options(deployment: Deployment, clients: str) -> SourceOptions:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli import options
-from latdoctor.cli.collect import look_or_open, saved
+from latdoctor.cli.collect import collect_or_open, save_collected
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import with_given_slo
-from latdoctor.cli.session import stamp, the_case
+from latdoctor.cli.request import with_slo_options
+from latdoctor.cli.session import case_of, stamp
 from latdoctor.diagnosis.comparison import against
 from latdoctor.diagnosis.diagnose import Case, diagnose
 from latdoctor.diagnosis.result import Against, Diagnosis
@@ -35,32 +35,32 @@ if TYPE_CHECKING:
 _SHOWN = 12
 
 
-def another_moment(case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, given: SourceOptions) -> Against:
-    """The look against the bundle at `path`, judged by the same SLO where it was given. Raises BundleError."""
+def compare_with_bundle(case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, given: SourceOptions) -> Against:
+    """The diagnosis compared with the bundle at `path`, with the same SLO options. Raises BundleError."""
     with opened(path) as saved:
         if saved.context.target != case.context.target:
             ours, theirs = (clean(one.target, 200) for one in (case.context, saved.context))
-            notice_console().print(f"{clean(str(path), 200)} is a look at {theirs}, and this is one at {ours}")
-        other = the_case(replace(saved, context=with_given_slo(saved.context, given)))
+            notice_console().print(f"{clean(str(path), 200)} is a bundle of {theirs}, and this one is of {ours}")
+        other = case_of(replace(saved, context=with_slo_options(saved.context, given)))
     found = differences(values(other.evidence), values(case.evidence))
     return against("now", clean(str(path), 200), diagnose(other, rules, stamp()), diagnosis, found)
 
 
-def two_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
-    """The second of `pair` against the first: each diagnosed by what is known of it alone. Raises UsageError."""
+def compare_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
+    """The second of `pair` compared with the first, each diagnosed by its own evidence. Raises UsageError."""
     known = subjects(case.evidence)
     for name in pair:
         if name not in known:
             raise UsageError(
-                f"nothing was seen of {clean(name, 200)!r}", where="--between", next_step=_hint(name, known)
+                f"there is no evidence of {clean(name, 200)!r}", where="--between", next_step=_hint(name, known)
             )
     if pair[0] == pair[1]:
-        raise UsageError(f"{pair[0]!r} was given twice", where="--between", next_step="name two subjects")
+        raise UsageError(f"{pair[0]!r} is named twice", where="--between", next_step="name two subjects")
     kinds = [kind_of(name) for name in pair]
     if kinds[0] != kinds[1]:
-        # What the one shows, the other cannot: each difference would be one of kind.
+        # They have different signals: every difference would be one of kind.
         raise UsageError(
-            f"a {clean(kinds[0], 40)} and a {clean(kinds[1], 40)} show different things",
+            f"a {clean(kinds[0], 40)} and a {clean(kinds[1], 40)} have different signals",
             where="--between",
             next_step="name two of one kind, such as two replicas or two GPUs",
         )
@@ -72,7 +72,7 @@ def two_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
 
 def _hint(name: str, known: Sequence[str]) -> str:
     if not known:
-        return "the look has no subject at all: see latdoctor diagnose -v"
+        return "the evidence has no subject: see latdoctor diagnose -v"
     near = get_close_matches(name, known, n=3, cutoff=0.5)
     listed = ", ".join(known[:_SHOWN]) + (f" and {len(known) - _SHOWN} more" if len(known) > _SHOWN else "")
     return clean(f"did you mean {', '.join(near)}?" if near else f"name two of {listed}", 2000)
@@ -87,7 +87,7 @@ class DiagnosisFormat(StrEnum):
 
 
 class FailOn(StrEnum):
-    """From which level on `diagnose` leaves with exit code 3."""
+    """The level from which `diagnose` exits with 3."""
 
     INFO = "info"
     WARNING = "warning"
@@ -99,17 +99,15 @@ Keep = Annotated[
     Path | None,
     typer.Option("--keep", metavar="PATH", readable=False, help="Keep the bundle: a folder or a .tar.zst."),
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="Look again and again, until Ctrl-C.")]
-Every = Annotated[str | None, typer.Option("--every", metavar="TIME", help="How often --watch looks (default 10s).")]
+Watch = Annotated[bool, typer.Option("--watch", help="Diagnose repeatedly, until Ctrl-C.")]
+Every = Annotated[str | None, typer.Option("--every", metavar="TIME", help="The interval of --watch (default 10s).")]
 AgainstOption = Annotated[
     Path | None,
-    typer.Option(
-        "--against", metavar="BUNDLE", readable=False, help="Tell also what differs from this look of another time."
-    ),
+    typer.Option("--against", metavar="BUNDLE", readable=False, help="Compare with this bundle of another time."),
 ]
 Between = Annotated[
     tuple[str, str] | None,
-    typer.Option("--between", metavar="A B", help="Tell also how replica B differs from replica A (any two subjects)."),
+    typer.Option("--between", metavar="A B", help="Compare replica B with replica A (any two subjects)."),
 ]
 
 
@@ -138,28 +136,28 @@ def diagnose_command(
     no_incident: options.NoIncident = False,
     html: options.Html = None,
 ) -> None:
-    """Say why the service is slow, with the evidence.
+    """Diagnose why the service is slow, with the evidence.
 
-    From live sources, files, or a saved bundle. With no source given: the configured target, else this machine.
-    With --watch until Ctrl-C: redrawn on a terminal, a line for each change in a pipe, as JSON a line for each look.
+    From live sources, files, or a saved bundle. Without a source: the configured target, else this machine.
+    With --watch until Ctrl-C: redrawn on a terminal, a line for each change in a pipe, as JSON a line for each one.
 
-    Exit codes: 0 nothing at or above --fail-on · 1 nothing that was asked for could be read, or another operational
+    Exit codes: 0 nothing at or above --fail-on · 1 no requested source could be read, or another operational
     error · 2 usage, or an invalid bundle, baseline or rule · 3 verdict or cause at or above --fail-on · 4 inconclusive.
-    With --watch they are those of the last look. A source that cannot be read beside others is a gap in the answer.
+    With --watch that of the last diagnosis. One unreadable source among others is a gap in the answer.
     """
     from latdoctor.cli.incident_context import IncidentSelector, check_selector
 
     belongs = IncidentSelector(incident or "", no_incident)
     check_selector(belongs)
-    how = _How(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
+    how = _DiagnoseOptions(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
     if watch:
         raise typer.Exit(_watch(bundle, sources, rules or [], how))
     raise typer.Exit(_once(bundle, sources, rules or [], how))
 
 
 @dataclass(frozen=True, slots=True)
-class _How:
-    """What is done with a look."""
+class _DiagnoseOptions:
+    """The options of `latdoctor diagnose` beside its sources."""
 
     output: DiagnosisFormat
     fail_on: FailOn
@@ -173,60 +171,59 @@ class _How:
     html: Path | None = None
 
 
-def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _How) -> int:
-    """One look and its answer; the exit code."""
+def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:
+    """Diagnose once and print the answer. Returns the exit code."""
     from msgspec import structs
 
     from latdoctor import output_file
-    from latdoctor.cli.incident_context import record_diagnosis as looked_in_incident
-    from latdoctor.cli.incident_context import record_unreadable
+    from latdoctor.cli.incident_context import record_diagnosis, record_unreadable
     from latdoctor.cli.incidents import print_similar_incident
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.request import Need
-    from latdoctor.cli.session import exit_code, rule_set, stamp, the_case
-    from latdoctor.diagnosis.diagnose import diagnose as judged
+    from latdoctor.cli.request import BaselineNeed
+    from latdoctor.cli.session import case_of, exit_code, rule_set, stamp
+    from latdoctor.diagnosis.diagnose import diagnose as diagnose_case
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
 
     if how.every:
         raise UsageError("--every is for --watch", next_step="add --watch, or leave it out")
     if how.against and how.between:
-        raise UsageError("--against and --between were both given", next_step="give one of them")
+        raise UsageError("--against and --between are exclusive", next_step="give one of them")
     if how.keep is not None:
         must_be_new(how.keep)
     if how.html is not None:
         output_file.must_be_new(how.html)
     chosen = rule_set(rules)
-    with interruptible(how.keep), look_or_open(bundle, sources, Need.DUE) as looked:
-        kept = looked if how.keep is None else saved(looked, how.keep, redact=how.redact)
+    with interruptible(how.keep), collect_or_open(bundle, sources, BaselineNeed.REQUIRED) as collected:
+        kept = collected if how.keep is None else save_collected(collected, how.keep, redact=how.redact)
         with record_unreadable(how.belongs, kept):
-            case = the_case(kept.bundle, kept.asked)
-        diagnosis = judged(case, chosen, stamp())
+            case = case_of(kept.bundle, kept.requested)
+        diagnosis = diagnose_case(case, chosen, stamp())
         if how.against:
-            compared = another_moment(case, diagnosis, how.against, chosen, sources)
+            compared = compare_with_bundle(case, diagnosis, how.against, chosen, sources)
             diagnosis = structs.replace(diagnosis, against=compared)
         elif how.between:
-            diagnosis = structs.replace(diagnosis, against=two_subjects(case, how.between, chosen))
+            diagnosis = structs.replace(diagnosis, against=compare_subjects(case, how.between, chosen))
         _print(diagnosis, how.output, verbose=how.verbose)
-        if how.output is not DiagnosisFormat.JSON:  # the document stays as its schema says
+        if how.output is not DiagnosisFormat.JSON:  # the document keeps its schema
             print_similar_incident(diagnosis, as_markdown=how.output is DiagnosisFormat.MARKDOWN)
-        looked_in_incident(how.belongs, kept, diagnosis)  # while the bundle's files are there, and after the answer
-        if how.html is not None:  # last: an answer is not lost for a page that cannot be written
+        record_diagnosis(how.belongs, kept, diagnosis)  # while the bundle's files exist, and after the answer
+        if how.html is not None:  # last: an unwritable page does not suppress the answer
             from latdoctor.cli import html_report
 
             html_report.written(html_report.of_diagnosis(case, diagnosis, how.against), how.html)
     return exit_code(diagnosis, how.fail_on.value)
 
 
-def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _How) -> int:
-    """Look after look; the exit code of the last. Raises UsageError for what goes with one look only."""
+def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:
+    """Diagnose repeatedly. Returns the exit code of the last one. Raises UsageError for options of a single one."""
     from latdoctor.cli.diagnose_watch import watch
     from latdoctor.cli.incident_context import ChangeRecorder
     from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
     from latdoctor.report.live import summary
 
-    for_one_look = {
+    single_only = {
         "a bundle": bundle is not None,
         "--keep": how.keep is not None,
         "--against": how.against is not None,
@@ -235,13 +232,13 @@ def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: 
         "--html": how.html is not None,
         "-o markdown": how.output is DiagnosisFormat.MARKDOWN,
     }
-    for name in (name for name, given in for_one_look.items() if given):
+    for name in (name for name, given in single_only.items() if given):
         raise UsageError(
-            f"--watch looks again and again, and {name} is for one look", next_step="leave one of them out"
+            f"--watch diagnoses repeatedly, and {name} is for a single diagnosis", next_step="leave one of them out"
         )
     as_json = how.output is DiagnosisFormat.JSON
-    heard = ChangeRecorder(how.belongs, summary)
-    return watch(sources, rule_set(rules), heard, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
+    recorder = ChangeRecorder(how.belongs, summary)
+    return watch(sources, rule_set(rules), recorder, every=how.every, as_json=as_json, fail_on=how.fail_on.value)
 
 
 def _print(diagnosis: Diagnosis, output: DiagnosisFormat, *, verbose: int) -> None:

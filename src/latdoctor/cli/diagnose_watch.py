@@ -1,7 +1,7 @@
-"""`diagnose --watch`: look after look until Ctrl-C, which is an end like any other.
+"""`diagnose --watch`: repeated diagnoses until Ctrl-C, which is a normal end.
 
-On a terminal the report is redrawn in place, into a pipe goes a line for each change, and with `-o json` a document on
-one line for each look.
+On a terminal the answer is redrawn in place; a pipe gets a line for each change, and with `-o json` a document on one
+line for each diagnosis.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from latdoctor.cli.console import notice_console, result_console
 from latdoctor.cli.incident_context import ChangeRecorder
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import Looked, Need, ask
-from latdoctor.cli.session import exit_code, the_diagnosis
+from latdoctor.cli.request import BaselineNeed, CollectedEvidence, resolve_request
+from latdoctor.cli.session import diagnosis_of, exit_code
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
 from latdoctor.collectors.pipes import is_stream
@@ -30,42 +30,42 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError, SourceError, UsageError
 from latdoctor.report import json_documents
-from latdoctor.report.live import LATELY, Told, line, moment, screen, stamped, summary
+from latdoctor.report.live import LATELY, StatusChange, line, moment, screen, stamped, summary
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value, parse_duration
 
 EVERY = "10s"
-SHORTEST, LONGEST = 1.0, 86400.0  # seconds between two looks
+SHORTEST, LONGEST = 1.0, 86400.0  # seconds between two diagnoses
 
 
 class Screen(Protocol):
-    """Where a look that goes on is shown."""
+    """The output of a repeated diagnosis."""
 
     def show(self, diagnosis: Diagnosis, at: float) -> None: ...
-    def failed(self, why: str, at: float) -> None: ...  # a look that brought nothing
+    def failed(self, why: str, at: float) -> None: ...  # no diagnosis was possible
 
 
 def watch(
-    given: SourceOptions, rules: RuleSet, heard: ChangeRecorder, *, every: str, as_json: bool, fail_on: str
+    given: SourceOptions, rules: RuleSet, recorder: ChangeRecorder, *, every: str, as_json: bool, fail_on: str
 ) -> int:
-    """Looks until it is interrupted. Gives the exit code of the last look: of its verdict, or of its failure.
+    """Diagnose until it is interrupted. Returns the exit code of the last diagnosis: of its verdict, or of its error.
 
-    `heard` is told of each.
+    `recorder` is called with each diagnosis.
 
-    Raises StoppedError where no look came to its end, and what the first look raises.
+    Raises StoppedError where no diagnosis was completed, and the error of the first one.
     """
     pause = pause_of(every or EVERY)
-    _can_be_repeated(given)
+    _check_repeatable(given)
     clock = SystemClock()
-    looks = _Looks(given, rules, clock, heard)
+    diagnoses = _RepeatedDiagnosis(given, rules, clock, recorder)
     with ended_by_sigterm(), _screen(pause, as_json=as_json) as shown:
-        return follow(looks, shown, clock, pause, lambda one: exit_code(one, fail_on))
+        return follow(diagnoses, shown, clock, pause, lambda one: exit_code(one, fail_on))
 
 
 def follow(
     diagnosis: Callable[[], Diagnosis], shown: Screen, clock: Clock, pause: float, code: Callable[[Diagnosis], int]
 ) -> int:
-    """One diagnosis every `pause` seconds, shown, until Ctrl-C or until nobody reads any more."""
+    """Diagnose every `pause` seconds and show it, until Ctrl-C or until the reader closes the pipe."""
     last: int | None = None
     try:
         while not getattr(sys.stdout, "gone", False):
@@ -83,73 +83,74 @@ def follow(
             clock.sleep(max(0.0, pause - (clock.now() - begun)))
     except KeyboardInterrupt as stopped:
         if last is None:
-            raise StoppedError("interrupted before the first look came to its end") from stopped
+            raise StoppedError("interrupted before the first diagnosis was complete") from stopped
     return 0 if last is None else last
 
 
 def pause_of(text: str) -> float:
-    """The seconds that --every says. Raises UsageError."""
+    """The value of --every in seconds. Raises UsageError."""
     try:
         pause = parse_duration(text)
     except ValueError as error:
         raise UsageError(str(error), where="--every", next_step=f"write it such as --every {EVERY}") from error
     if not SHORTEST <= pause <= LONGEST:
         raise UsageError(
-            f"{text!r} is not between a second and a day",
+            f"must be between 1s and 24h (got {text!r})",
             where="--every",
             next_step=f"write it such as --every {EVERY}",
         )
     return pause
 
 
-def _can_be_repeated(given: SourceOptions) -> None:
-    """Raises UsageError for what only one look can be made of."""
+def _check_repeatable(given: SourceOptions) -> None:
+    """Raises UsageError for sources that can be read only once."""
     if given.until:
-        raise UsageError("--until is a moment, and --watch goes on", next_step="leave one of them out")
+        raise UsageError("--until ends the diagnosed period, and --watch has no end", next_step="leave one of them out")
     for path in (path for path in given.files if is_stream(path)):
         raise UsageError(
-            f"{clean(str(path), 200)} can be read once only", next_step="give a file, or leave --watch out"
+            f"{clean(str(path), 200)} can be read only once", next_step="name a file, or leave --watch out"
         )
 
 
-class _Looks:
-    """Looks and diagnoses at each call."""
+class _RepeatedDiagnosis:
+    """Collects evidence and diagnoses it at each call."""
 
-    def __init__(self, given: SourceOptions, rules: RuleSet, clock: Clock, heard: ChangeRecorder) -> None:
+    def __init__(self, given: SourceOptions, rules: RuleSet, clock: Clock, recorder: ChangeRecorder) -> None:
         self._given = given
         self._rules = rules
         self._clock = clock
-        self._heard = heard
-        self._told = ""
+        self._recorder = recorder
+        self._notice = ""
 
     def __call__(self) -> Diagnosis:
-        wanted = ask(self._given, Need.DUE)  # each time: what is configured, and what "now" is, may have changed
-        if wanted.notice != self._told and not sys.stdout.isatty():  # a screen that is redrawn names its target itself
-            notice_console().print(wanted.notice)
-        self._told = wanted.notice
-        bundle = collect_bundle(COLLECTORS, wanted.request, wanted.context, self._clock, baseline=wanted.baseline)
-        diagnosis = the_diagnosis(bundle, self._rules, wanted.named)
-        self._heard(Looked(bundle, wanted.named), diagnosis)
+        # Resolved each time: the configuration and "now" may have changed.
+        resolved = resolve_request(self._given, BaselineNeed.REQUIRED)
+        if resolved.notice != self._notice and not sys.stdout.isatty():  # a redrawn screen names its target itself
+            notice_console().print(resolved.notice)
+        self._notice = resolved.notice
+        bundle = collect_bundle(COLLECTORS, resolved.request, resolved.context, self._clock, baseline=resolved.baseline)
+        diagnosis = diagnosis_of(bundle, self._rules, resolved.named)
+        self._recorder(CollectedEvidence(bundle, resolved.named), diagnosis)
         return diagnosis
 
 
 @contextmanager
 def _screen(pause: float, *, as_json: bool) -> Iterator[Screen]:
-    """The way to show it that fits where stdout goes."""
+    """The output that fits stdout: documents, lines or a redrawn screen."""
     console = result_console()
-    begun = f"one look every {format_value(pause, 'time')}; Ctrl-C ends"
+    begun = f"one diagnosis every {format_value(pause, 'time')}; Ctrl-C ends"
     if as_json or not console.is_terminal or console.is_dumb_terminal:
         notice_console().print(begun)
         yield Documents() if as_json else Lines()
         return
-    # Redrawn by this thread alone, and only when there is something new: nothing flickers, and a pager may be used.
+    # Redrawn by this thread only, and only with new content: nothing flickers, and a pager can be used.
     with Live(console=console, auto_refresh=False, redirect_stdout=False, redirect_stderr=False) as live:
-        live.update(Text(f"{begun}; the first is not over yet"), refresh=True)
+        live.update(Text(f"{begun}; the first one is running"), refresh=True)
         yield Redrawn(live, begun)
 
 
 class Documents:
-    """A JSON document on one line for each look, or `{"could_not_look": WHY, "at": UNIX SECONDS}` where it failed."""
+    """A JSON document on one line for each diagnosis, or `{"could_not_look": REASON, "at": UNIX SECONDS}`."""
 
     def show(self, diagnosis: Diagnosis, at: float) -> None:
         typer.echo(json_documents.diagnosis_line(diagnosis))
@@ -159,32 +160,32 @@ class Documents:
 
 
 class Lines:
-    """A line for each change of what is said."""
+    """A line for each change of the answer."""
 
     def __init__(self) -> None:
-        self._said = ""
+        self._last = ""
 
     def show(self, diagnosis: Diagnosis, at: float) -> None:
-        self._tell(summary(diagnosis), line(diagnosis), at)
+        self._print(summary(diagnosis), line(diagnosis), at)
 
     def failed(self, why: str, at: float) -> None:
-        self._tell(f"could not look: {why}", f"could not look: {why}", at)
+        self._print(f"no diagnosis: {why}", f"no diagnosis: {why}", at)
 
-    def _tell(self, said: str, message: str, at: float) -> None:
-        if said != self._said:
-            typer.echo(clean(stamped(Told(at, message))))
-        self._said = said
+    def _print(self, key: str, message: str, at: float) -> None:
+        if key != self._last:
+            typer.echo(clean(stamped(StatusChange(at, message))))
+        self._last = key
 
 
 class Redrawn:
-    """The newest report on a terminal, with what changed lately above it."""
+    """The newest answer on a terminal, below the latest changes."""
 
     def __init__(self, live: Live, ends: str) -> None:
         self._live = live
         self._ends = ends
-        self._looks = 0
-        self._said = ""
-        self._lately: Sequence[Told] = ()
+        self._count = 0
+        self._last = ""
+        self._lately: Sequence[StatusChange] = ()
         self._newest: Diagnosis | None = None
 
     def show(self, diagnosis: Diagnosis, at: float) -> None:
@@ -192,13 +193,13 @@ class Redrawn:
         self._draw(summary(diagnosis), line(diagnosis), at)
 
     def failed(self, why: str, at: float) -> None:
-        self._draw(f"could not look: {why}", f"could not look: {why}", at)
+        self._draw(f"no diagnosis: {why}", f"no diagnosis: {why}", at)
 
-    def _draw(self, said: str, message: str, at: float) -> None:
-        self._looks += 1
-        if said != self._said:
-            self._lately = (*self._lately, Told(at, clean(message)))[-LATELY:]
-        self._said = said
-        heading = f"look {self._looks} at {moment(at)}, {self._ends}"
+    def _draw(self, key: str, message: str, at: float) -> None:
+        self._count += 1
+        if key != self._last:
+            self._lately = (*self._lately, StatusChange(at, clean(message)))[-LATELY:]
+        self._last = key
+        heading = f"diagnosis {self._count} at {moment(at)}, {self._ends}"
         if self._newest is not None:
             self._live.update(screen(self._newest, self._lately, heading), refresh=True)

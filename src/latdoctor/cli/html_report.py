@@ -18,11 +18,11 @@ from latdoctor.report.html import diagnosis_page, incident_page, render
 from latdoctor.report.html.document import Page
 from latdoctor.report.html.snapshots import BEFORE, ONLY, Snapshot, chosen, unix
 
-MAX_DOCUMENT = 64 << 20  # bytes of a kept diagnosis
+MAX_DOCUMENT = 64 << 20  # bytes of a stored diagnosis
 
 
 def written(page: Page, path: Path) -> None:
-    """An existing report is kept. Raises OperationError."""
+    """Write the page to a new file. Raises OperationError, also where the file exists."""
     try:
         write_new(render.render(page), path)
     except OSError as error:
@@ -70,12 +70,12 @@ def _snapshot(name: str, event: DiagnosisEvent, folder: Path) -> Snapshot:
 
 
 def _kept(name: str, folder: Path) -> Path:
-    """A file of the state folder. Raises OperationError for an empty name and for one outside of the folder."""
+    """A file of the state folder. Raises OperationError for an empty name or one outside the folder."""
     if not name:
-        raise OperationError("none was kept")
+        raise OperationError("none was stored")
     path = (folder / name).resolve()
     if not path.is_relative_to(folder.resolve()):
-        raise OperationError("its name leads out of the state folder", where=name)
+        raise OperationError("its name points outside the state folder", where=name)
     return path
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from latdoctor.cli.console import notice
-from latdoctor.cli.request import Looked, why_unread
+from latdoctor.cli.request import CollectedEvidence, unread_reason
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.http.address import mask_credentials
@@ -83,7 +83,7 @@ def join_incident(selector: IncidentSelector, targets: Sequence[str]) -> JoinedI
     return None
 
 
-def record_diagnosis(selector: IncidentSelector, source_read: Looked, diagnosis: Diagnosis) -> None:
+def record_diagnosis(selector: IncidentSelector, source_read: CollectedEvidence, diagnosis: Diagnosis) -> None:
     """Store the evidence and the answer, and journal them."""
     with _beside("the diagnosis"):
         found = join_incident(selector, (diagnosis.target, *_addresses(source_read)))
@@ -100,7 +100,7 @@ def record_diagnosis(selector: IncidentSelector, source_read: Looked, diagnosis:
 
 
 @contextmanager
-def record_unreadable(selector: IncidentSelector, source_read: Looked) -> Iterator[None]:
+def record_unreadable(selector: IncidentSelector, source_read: CollectedEvidence) -> Iterator[None]:
     """Journal that no named source could be read, unless the incident has an earlier observation."""
     try:
         yield
@@ -112,12 +112,12 @@ def record_unreadable(selector: IncidentSelector, source_read: Looked) -> Iterat
         raise
 
 
-def _journal_unread(found: JoinedIncident, source_read: Looked) -> None:
+def _journal_unread(found: JoinedIncident, source_read: CollectedEvidence) -> None:
     from latdoctor.incident import events
     from latdoctor.incident.alert_intake import not_observed
 
     if not found.incident.of(events.DIAGNOSED) and not found.incident.of(events.CONFIRMED):
-        found.journal.append(found.incident.id, events.CONFIRMED, not_observed(why_unread(source_read)))
+        found.journal.append(found.incident.id, events.CONFIRMED, not_observed(unread_reason(source_read)))
         _log_recorded(found)
 
 
@@ -129,7 +129,7 @@ class ChangeRecorder:
         self._summary = summary
         self._last = ""
 
-    def __call__(self, source_read: Looked, diagnosis: Diagnosis) -> None:
+    def __call__(self, source_read: CollectedEvidence, diagnosis: Diagnosis) -> None:
         message = self._summary(diagnosis)
         if message != self._last:
             record_diagnosis(self._selector, source_read, diagnosis)
@@ -198,8 +198,8 @@ def _log_recorded(found: JoinedIncident) -> None:
     notify_now()
 
 
-def _addresses(source_read: Looked) -> tuple[str, ...]:
-    places = (*(one.source for one in source_read.bundle.artifacts), *(one.place for one in source_read.asked))
+def _addresses(source_read: CollectedEvidence) -> tuple[str, ...]:
+    places = (*(one.source for one in source_read.bundle.artifacts), *(one.place for one in source_read.requested))
     return tuple(dict.fromkeys(place for place in places if "://" in place))
 
 

@@ -22,7 +22,15 @@ from latdoctor.cli.diagnose_watch import pause_of
 from latdoctor.cli.interrupt import ended_by_sigterm
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import Ask, Looked, Need, ask, settings_of, unread, why_unread
+from latdoctor.cli.request import (
+    BaselineNeed,
+    CollectedEvidence,
+    ResolvedRequest,
+    resolve_request,
+    settings_of,
+    unread_reason,
+    unread_sources,
+)
 from latdoctor.cli.session import rule_set, stamp
 from latdoctor.cli.sop import Sops
 from latdoctor.cli.sop_actions import procedures
@@ -103,12 +111,13 @@ class ServiceMonitor:
 
     def _observe(self, incident: AlertedIncident) -> float:
         """Observe; return the length of a history's window in seconds, with which the next must not overlap."""
-        request = ask(self._options, Need.IF_THERE)  # each time: the configuration and "now" may have changed
+        # Resolved each time: the configuration and "now" may have changed.
+        request = resolve_request(self._options, BaselineNeed.IF_PRESENT)
         bundle = collect_bundle(COLLECTORS, request.request, request.context, self._clock, baseline=request.baseline)
         whole = with_previous_pages(bundle, self._before)
         self._before = bundle
         evidence, _ = pipeline.seen(whole)
-        observation = Looked(bundle, request.named)
+        observation = CollectedEvidence(bundle, request.named)
         if self._note_readability(incident, observation, evidence):  # otherwise the time stays unmeasured
             sampled = sample_of(evidence, _window(whole, request), request.context.slo_p99)
             self._intake.journal.append(incident.id, events.SAMPLED, sampled)
@@ -116,21 +125,21 @@ class ServiceMonitor:
             self._confirm(incident, observation)
         return request.request.prometheus.window if request.request.prometheus else 0.0
 
-    def _note_readability(self, incident: AlertedIncident, observation: Looked, evidence: Evidence) -> bool:
+    def _note_readability(self, incident: AlertedIncident, observation: CollectedEvidence, evidence: Evidence) -> bool:
         """Whether any named source could be read; a change is logged."""
         read = not _nothing_read(observation, evidence)
         if read != self._read:
             confirmation = (
-                "the service is read again" if read else f"the service cannot be read: {why_unread(observation)}"
+                "the service is read again" if read else f"the service cannot be read: {unread_reason(observation)}"
             )
             self._log(f"{incident.id}: {confirmation}")
         self._read = read
         return read
 
-    def _confirm(self, incident: AlertedIncident, observation: Looked) -> None:
+    def _confirm(self, incident: AlertedIncident, observation: CollectedEvidence) -> None:
         """Journal the confirmation, unless it adds nothing to the previous one."""
         diagnosis = self._diagnosis(observation)
-        confirmation = not_observed(why_unread(observation)) if diagnosis is None else confirmation_of(diagnosis)
+        confirmation = not_observed(unread_reason(observation)) if diagnosis is None else confirmation_of(diagnosis)
         if confirmation.status == incident.confirmed or (
             confirmation.status == Confirmation.UNKNOWN and incident.confirmed
         ):
@@ -144,7 +153,7 @@ class ServiceMonitor:
         self._intake.journal.append_all(bodies)
         self._log(f"{incident.id}: {_WORDS[confirmation.status]}: {confirmation.message}")
 
-    def _diagnosis(self, observation: Looked) -> Diagnosis | None:
+    def _diagnosis(self, observation: CollectedEvidence) -> Diagnosis | None:
         """None where no named source could be read."""
         evidence, coverage = pipeline.seen(observation.bundle)
         if _nothing_read(observation, evidence):
@@ -159,11 +168,11 @@ _WORDS = {
 }
 
 
-def _nothing_read(observation: Looked, evidence: Evidence) -> bool:
-    return bool(observation.asked) and len(unread(observation, evidence)) == len(observation.asked)
+def _nothing_read(observation: CollectedEvidence, evidence: Evidence) -> bool:
+    return bool(observation.requested) and len(unread_sources(observation, evidence)) == len(observation.requested)
 
 
-def _window(bundle: Bundle, request: Ask) -> Window:
+def _window(bundle: Bundle, request: ResolvedRequest) -> Window:
     history = request.request.prometheus
     if history is None or request.request.servers:
         return bundle.window
@@ -196,7 +205,7 @@ def listen_until_ended(options: SourceOptions, request_options: ListenRequest) -
     rules, every = rule_set(request_options.rules), pause_of(request_options.every)
     settings = settings_of(options)
     has_source = options.any_source or bool(settings.name)
-    request = ask(options, Need.IF_THERE) if has_source else None
+    request = resolve_request(options, BaselineNeed.IF_PRESENT) if has_source else None
     about = IncidentTemplate(
         targets=_targets(request, settings) if request else (),
         sop=loader.find(procedures(request_options.sops), request_options.sop or loader.USUAL),
@@ -261,7 +270,7 @@ def _must_be_guarded(host: str, secret: str) -> None:
         )
 
 
-def _targets(request: Ask, settings: TargetSettings) -> tuple[str, ...]:
+def _targets(request: ResolvedRequest, settings: TargetSettings) -> tuple[str, ...]:
     """Targets by which commands find the incident: the target's name and its addresses.
 
     A name composed of addresses (`a:8000 and 1 more`) is left out, because no command accepts it.

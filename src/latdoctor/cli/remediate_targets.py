@@ -9,7 +9,7 @@ from pathlib import Path
 
 from latdoctor.cli.config import TargetSettings, targets
 from latdoctor.cli.console import notice
-from latdoctor.cli.request import Ask
+from latdoctor.cli.request import ResolvedRequest
 from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.http.client import Secret
@@ -36,7 +36,7 @@ class ChosenTargets:
         return {canonical_url(access.target.admin): access.target.kind for access in self.queried}
 
 
-def limit_to_named(request: Ask, admin: Sequence[str], because: Because | None) -> Ask:
+def limit_to_named(request: ResolvedRequest, admin: Sequence[str], because: Because | None) -> ResolvedRequest:
     """Without a named page, keep only the discovered pages of the servers that are changed or were diagnosed.
 
     The page of an unrelated server says nothing about the change. Where no server was named either, all stay, as a
@@ -49,7 +49,7 @@ def limit_to_named(request: Ask, admin: Sequence[str], because: Because | None) 
     return replace(request, request=replace(request.request, servers=servers), notice="")
 
 
-def check_servers_named(request: Ask) -> None:
+def check_servers_named(request: ResolvedRequest) -> None:
     """Raises UsageError for a guess: only a server that the user named is changed."""
     if request.guessed:
         found = ", ".join(request.request.servers) or "none"

@@ -26,7 +26,7 @@ from latdoctor.cli.remediate_targets import (
     choose_targets,
     limit_to_named,
 )
-from latdoctor.cli.request import Ask, ask, settings_of
+from latdoctor.cli.request import ResolvedRequest, resolve_request, settings_of
 from latdoctor.cli.session import rule_set
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
@@ -78,7 +78,7 @@ class RemediateOptions:
 def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
     """Plan, and with `--apply` run. Returns the exit code."""
     books = library(options.playbooks)
-    request, settings = ask(sources), settings_of(sources)
+    request, settings = resolve_request(sources), settings_of(sources)
     plans: tuple[Plan, ...]
     if options.plan is not None:
         plans = (_saved(options, options.plan),)
@@ -208,7 +208,7 @@ def _applied(
     targets: ChosenTargets,
     pages: Sequence[Pages],
     books: Library,
-    request: Ask,
+    request: ResolvedRequest,
     options: RemediateOptions,
 ) -> int:
     """Run one target after the other; the first that is not verified is the last."""
@@ -264,7 +264,7 @@ def _ended(plan: Plan, books: Library, world: World, *, first: bool) -> Result:
 
 
 def _held(found: Sequence[Planned], options: RemediateOptions) -> int:
-    """Ask for confirmation; the exit code where it is not given, else 0."""
+    """ResolvedRequest for confirmation; the exit code where it is not given, else 0."""
     report.plans(found, notice_console(), verbose=options.verbose, confirming=True)
     reason = hold_reason()
     if not reason:

@@ -1,4 +1,4 @@
-"""From what was given on the command line and configured to a Request, a Context and a Baseline."""
+"""From command-line options and configuration to a CollectRequest, a Context and a Baseline."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
 
 _SHOWN = 20
 _SERVICES = 8  # of a Prometheus, in an error message
-# Who makes something of what was given for a collector: an access log is a log too.
+# The collectors that read the files of an option: an access log is a log too.
 _SHARED = {"logs": ("logs", "access_log")}
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One source that the user named. `place` is how its artifacts call it; empty: all of the collector's are its."""
+    """One source that the user named. `place`: the name in its artifacts; empty: every artifact of the collector."""
 
     collector: str
     place: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """A look, and the sources that were named for it (none where this machine was looked at by itself)."""
+class CollectedEvidence:
+    """A bundle, and the sources that the user named for it (none where this machine was observed by default)."""
 
     bundle: Bundle
-    asked: tuple[Source, ...] = ()
+    requested: tuple[Source, ...] = ()
 
 
-def named(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
-    """The sources that `request` names; `nvml`: the GPU driver was asked for, not only taken along."""
+def named_sources(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
+    """The sources that `request` names; `nvml`: the GPU driver was requested, not only read by default."""
     return (
         *(Source("prometheus", server(url).display) for url in request.servers),
         *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
@@ -64,44 +64,46 @@ def named(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
         *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
         *(Source("changes", clean(_called(path, str(path)))) for path in request.changes),
         *([Source("host")] if request.pid is not None else []),
-        *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` is a look at this machine
+        *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` observes this machine
     )
 
 
-def redacted(looked: Looked, redactor: Redactor) -> Looked:
-    """The look with its bundle redacted; what was asked for is called as its artifacts are then."""
+def redact_collected(collected: CollectedEvidence, redactor: Redactor) -> CollectedEvidence:
+    """The evidence with a redacted bundle; the requested sources get the names of the redacted artifacts."""
     from latdoctor.evidence.redaction import bundle as redacting
 
-    asked = tuple(Source(one.collector, redactor.text(one.place)) for one in looked.asked)
-    return Looked(redacting.redacted(looked.bundle, redactor), asked)
+    requested = tuple(Source(one.collector, redactor.text(one.place)) for one in collected.requested)
+    return CollectedEvidence(redacting.redacted(collected.bundle, redactor), requested)
 
 
 def _called(path: Path, name: str) -> str:
-    """What a collector calls this file, which is `name`, or this pipe."""
+    """The name that a collector gives this file (`name`) or pipe."""
     return shown_name(path) if is_stream(path) else name
 
 
-def unread(looked: Looked, evidence: Evidence) -> tuple[Source, ...]:
-    """The named sources that brought nothing, or nothing that makes sense."""
-    return tuple(source for source in looked.asked if not _was_read(source, looked.bundle, evidence))
+def unread_sources(collected: CollectedEvidence, evidence: Evidence) -> tuple[Source, ...]:
+    """The named sources without an artifact, or with unreadable artifacts only."""
+    return tuple(source for source in collected.requested if not _was_read(source, collected.bundle, evidence))
 
 
-def must_have_read(looked: Looked, evidence: Evidence, *, every: bool = False, otherwise: str) -> None:
+def check_sources_read(
+    collected: CollectedEvidence, evidence: Evidence, *, every: bool = False, consequence: str
+) -> None:
     """Raises OperationError where none of the named sources could be read, or (`every`) one could not.
 
-    The reasons go to stderr first; `otherwise` is what was not done for that.
+    The reasons go to stderr first; `consequence`: what was not done because of it.
     """
-    failed = unread(looked, evidence)
-    if not failed or (len(failed) < len(looked.asked) and not every):
+    failed = unread_sources(collected, evidence)
+    if not failed or (len(failed) < len(collected.requested) and not every):
         return
-    _must_not_be_monitoring(source for source in failed if _answered(source, looked.bundle, evidence))
-    gaps = [gap for source in failed for gap in _gaps_of(source, looked.bundle, evidence)]
+    _check_not_monitoring(source for source in failed if _answered(source, collected.bundle, evidence))
+    gaps = [gap for source in failed for gap in _gaps_of(source, collected.bundle, evidence)]
     print_gaps(gaps)
     next_step = next((gap.next_step for gap in gaps if gap.next_step), "latdoctor preflight")
-    if len(failed) == len(looked.asked):
-        raise OperationError(f"nothing that was asked for could be read, {otherwise}", next_step=next_step)
+    if len(failed) == len(collected.requested):
+        raise OperationError(f"no requested source could be read, {consequence}", next_step=next_step)
     raise OperationError(
-        f"{len(failed)} of {len(looked.asked)} sources that were asked for could not be read, {otherwise}",
+        f"{len(failed)} of {len(collected.requested)} requested sources could not be read, {consequence}",
         next_step=f"{next_step}; or leave that source out",
     )
 
@@ -112,8 +114,8 @@ def _answered(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
     return not all(gap.code in silent for gap in _gaps_of(source, bundle, evidence))
 
 
-def _must_not_be_monitoring(failed: Iterable[Source]) -> None:
-    """Raises OperationError where an address given as a server's is that of a Prometheus or an Alertmanager."""
+def _check_not_monitoring(failed: Iterable[Source]) -> None:
+    """Raises OperationError where the address of a server is that of a Prometheus or an Alertmanager."""
     from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, identify
 
     for source in failed:
@@ -133,9 +135,9 @@ def _must_not_be_monitoring(failed: Iterable[Source]) -> None:
         raise OperationError(what, next_step=found.command, listed=listed)
 
 
-def why_unread(looked: Looked) -> str:
-    """Why a look has seen nothing of what was named: the first reason."""
-    return looked.bundle.gaps[0].reason if looked.bundle.gaps else "what was read makes no sense"
+def unread_reason(collected: CollectedEvidence) -> str:
+    """The first reason why no named source could be read."""
+    return collected.bundle.gaps[0].reason if collected.bundle.gaps else "the content is not readable"
 
 
 def print_gaps(gaps: Iterable[Gap]) -> None:
@@ -157,15 +159,15 @@ def _notices(heading: str, lines: Iterable[str]) -> None:
 
 
 def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
-    """It brought an artifact, and not all of its artifacts are refused.
+    """Whether it has an artifact that is not refused.
 
-    A gap that names a subject is no refusal: something was read, in which that subject does not show (a damaged rank
-    among others, a log that ends before the time that is asked for).
+    A gap with a subject is no refusal: the artifact was read, but lacks that subject (a damaged rank among others, a
+    log that ends before the requested time).
     """
-    makers = _SHARED.get(source.collector, (source.collector,))
+    readers = _SHARED.get(source.collector, (source.collector,))
     groups: dict[tuple[str, str], set[str]] = {}
     for artifact in bundle.artifacts:
-        if artifact.collector in makers and _is_of(source, artifact.source):
+        if artifact.collector in readers and _is_of(source, artifact.source):
             groups.setdefault((artifact.collector, artifact.group), set()).add(artifact.name)
     provided = {collector.name: collector.provides for collector in COLLECTORS}
     refused = {
@@ -181,8 +183,8 @@ def _is_of(source: Source, place: str) -> bool:
 
 
 def _gaps_of(source: Source, bundle: Bundle, evidence: Evidence) -> Sequence[Gap]:
-    makers = _SHARED.get(source.collector, (source.collector,))
-    own = [gap for gap in evidence.gaps if gap.source in makers]
+    readers = _SHARED.get(source.collector, (source.collector,))
+    own = [gap for gap in evidence.gaps if gap.source in readers]
     names = {artifact.name for artifact in bundle.artifacts if _is_of(source, artifact.source)}
     # A source without artifacts failed while it was collected: such a gap has no origin.
     causes = [gap for gap in own if (gap.origin.artifact in names if gap.origin else not names)]
@@ -195,8 +197,8 @@ LONGEST_WINDOW = 3600.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """What to look at, what is known of the target, and what was found instead where nothing was given."""
+class ResolvedRequest:
+    """What to collect and the context of the target. `notice`: which sources were chosen where none was named."""
 
     request: CollectRequest
     context: Context
@@ -206,25 +208,25 @@ class Ask:
 
     @property
     def guessed(self) -> bool:
-        """Whether nobody named a source: the servers are whatever answers on this machine."""
+        """Whether no source was named: the servers were discovered on this machine."""
         return bool(self.notice)
 
 
-class Need(Enum):
-    """What a command does with the baseline that the configuration names."""
+class BaselineNeed(Enum):
+    """How a command uses the configured baseline."""
 
-    DUE = "it must be there"
-    IF_THERE = "it is taken along where it is there already"
-    NONE = "it is not read"
+    REQUIRED = "required"
+    IF_PRESENT = "used if the file exists"
+    UNUSED = "not used"
 
 
-def ask(given: SourceOptions, need: Need = Need.DUE) -> Ask:
-    """SourceOptions sources first, else the configured target, else this machine. Raises UsageError, BundleError."""
+def resolve_request(given: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> ResolvedRequest:
+    """The sources of the options, else the configured target, else this machine. Raises UsageError, BundleError."""
     settings = settings_of(given)
     window = value(given.window or WINDOW, parse_duration, "--window", WINDOW)
     if not 0 < window <= LONGEST_WINDOW:
         raise UsageError(
-            f"{given.window!r} is not longer than nothing and at most an hour",
+            f"must be greater than 0 and at most 1h (got {given.window!r})",
             where="--window",
             next_step=f"write it such as --window {WINDOW}",
         )
@@ -238,36 +240,38 @@ def ask(given: SourceOptions, need: Need = Need.DUE) -> Ask:
     baseline = _baseline(given, settings, need)
     request, notice = _request(given, settings, window)
     if given.window and not (request.servers or request.nvml or request.host or request.prometheus or request.past):
-        step = "leave it out; what of a log is judged, say --since and --until"
-        raise UsageError("nothing is watched: what was given is read as it is", where="--window", next_step=step)
-    return Ask(request, context, baseline, () if notice else named(request, nvml=bool(given.nvml)), notice)
+        step = "leave it out; --since and --until select a part of a log"
+        raise UsageError("needs a live source; files are read as a whole", where="--window", next_step=step)
+    return ResolvedRequest(
+        request, context, baseline, () if notice else named_sources(request, nvml=bool(given.nvml)), notice
+    )
 
 
-def must_stand_alone(bundle: Path | None, given: SourceOptions) -> None:
-    """Raises UsageError for a bundle with sources beside it: it holds what its own showed."""
+def check_no_sources_beside(bundle: Path | None, given: SourceOptions) -> None:
+    """Raises UsageError for a bundle together with sources: it has sources of its own."""
     if bundle is not None and given.any_source:
-        raise UsageError("a bundle was given, and sources beside it", next_step="give one of them")
+        raise UsageError("a bundle and sources are exclusive", next_step="give one of them")
 
 
-def must_not_say_how(given: SourceOptions) -> None:
-    """Raises UsageError where a saved bundle was given and, beside it, how to look."""
+def check_no_collect_options(given: SourceOptions) -> None:
+    """Raises UsageError for a saved bundle together with options for collecting."""
     how = {"--target": given.target, "--window": given.window, "--select": given.select}
     how |= {"--since": given.since, "--until": given.until, "--log-pattern": given.log_pattern}
     for option in (name for name, value in how.items() if value):
-        raise UsageError(f"{option} says how to look, and a bundle was looked at already", next_step="leave it out")
+        raise UsageError(f"{option} is for collecting, and a bundle is collected already", next_step="leave it out")
 
 
-def _baseline(given: SourceOptions, settings: TargetSettings, need: Need) -> Baseline | None:
+def _baseline(given: SourceOptions, settings: TargetSettings, need: BaselineNeed) -> Baseline | None:
     if given.baseline is not None:
         return load_baseline(given.baseline)
     path = settings.baseline
-    if path is None or need is Need.NONE or (need is Need.IF_THERE and not path.exists()):
+    if path is None or need is BaselineNeed.UNUSED or (need is BaselineNeed.IF_PRESENT and not path.exists()):
         return None
     return load_baseline(path)
 
 
-def with_given_slo(context: Context, given: SourceOptions) -> Context:
-    """The context of a saved bundle, with what the command line says in its place."""
+def with_slo_options(context: Context, given: SourceOptions) -> Context:
+    """The context of a saved bundle, with the objectives of the command line."""
     if given.slo:
         context = replace(context, slo_p99=value(given.slo, parse_span, "--slo", "500ms"))
     if given.slo_errors:
@@ -276,7 +280,7 @@ def with_given_slo(context: Context, given: SourceOptions) -> Context:
 
 
 def settings_of(given: SourceOptions) -> TargetSettings:
-    """What is configured for the target that was meant. Raises UsageError."""
+    """The configuration of the selected target. Raises UsageError."""
     if given.any_source:
         return TargetSettings(name=given.target)
     configured = targets()
@@ -325,12 +329,12 @@ def _request(given: SourceOptions, settings: TargetSettings, window: float) -> t
 
 
 def _pattern(given: SourceOptions, settings: TargetSettings) -> str:
-    """Raises UsageError where it is no pattern, or there is no log that it speaks of."""
+    """Raises UsageError for an invalid pattern, or one without a log."""
     text = given.log_pattern or settings.log_pattern
     if given.log_pattern and not (given.log or settings.log):
         raise UsageError(
-            "--log-pattern says how the lines of an access log are written, and no log was given",
-            next_step="give the log too: --log FILE",
+            "--log-pattern describes the lines of an access log, and no log is named",
+            next_step="name the log: --log FILE",
         )
     if text:
         from latdoctor.collectors.access_log.fields import compiled
@@ -340,7 +344,7 @@ def _pattern(given: SourceOptions, settings: TargetSettings) -> str:
 
 
 def _this_machine(request: CollectRequest, given: SourceOptions) -> tuple[CollectRequest, str]:
-    """Nothing was given: this machine's GPUs, its kernel, and the metrics pages on its ports."""
+    """The default without sources: this machine's GPUs, its kernel, and the metrics pages on its ports."""
     from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, api_root, command_for
 
     pages = local_pages()
@@ -349,8 +353,8 @@ def _this_machine(request: CollectRequest, given: SourceOptions) -> tuple[Collec
     for page in pages:
         if page.monitoring == MonitoringKind.PROMETHEUS:
             shown += f"; a Prometheus server is here: {command_for(api_root(page.url))}"
-    wanted = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
-    return wanted, f"no source given: reading this machine ({shown})"
+    chosen = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
+    return chosen, f"no source named: reading this machine ({shown})"
 
 
 def local_pages() -> tuple[DiscoveredPage, ...]:

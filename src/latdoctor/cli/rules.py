@@ -15,7 +15,7 @@ from rich.text import Text
 
 from latdoctor.cli import options
 from latdoctor.cli.console import progress_line, result_console
-from latdoctor.cli.session import rule_set, stamp, the_case
+from latdoctor.cli.session import case_of, rule_set, stamp
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.comparison import IncidentChange, RulesDifference, contrast, rule_changes
 from latdoctor.diagnosis.diagnose import diagnose
@@ -97,7 +97,7 @@ def _bundles(given: Path) -> Iterator[Path]:
 
 def _incident(path: Path, old: RuleSet, new: RuleSet) -> IncidentChange:
     with opened(path) as bundle:
-        case = the_case(bundle)
+        case = case_of(bundle)
     return IncidentChange(clean(str(path)), contrast(*(diagnose(case, rules, stamp()) for rules in (old, new))))
 
 

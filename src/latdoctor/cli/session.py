@@ -1,4 +1,4 @@
-"""From a bundle to its diagnosis: the stages put together, for every command that needs an answer."""
+"""Collecting, parsing and diagnosing with progress on stderr, for every command that needs an answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from latdoctor import pipeline
 from latdoctor.cli.console import notice_console, progress, progress_line
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import Looked, Need, Source, ask, must_have_read
+from latdoctor.cli.request import BaselineNeed, CollectedEvidence, Source, check_sources_read, resolve_request
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import progress_listener
 from latdoctor.collectors.runner import SystemClock, collect_bundle
@@ -32,31 +32,31 @@ def rule_set(extra: Sequence[Path]) -> RuleSet:
     return rule_loader.read([folder("rules"), *extra]) if extra else rule_loader.shipped()
 
 
-def look_now(given: SourceOptions) -> Bundle:
-    """One look at what was asked for, with its progress on stderr."""
-    return look_for(given).bundle
+def collect_bundle_now(given: SourceOptions) -> Bundle:
+    """Collect the requested sources, with progress on stderr."""
+    return collect_evidence(given).bundle
 
 
-def look_for(given: SourceOptions, need: Need = Need.DUE) -> Looked:
-    """The same, with the sources that were named."""
-    wanted = ask(given, need)
-    if wanted.notice:
-        notice_console().print(wanted.notice)
-    request = wanted.request
+def collect_evidence(given: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> CollectedEvidence:
+    """The same, together with the named sources."""
+    resolved = resolve_request(given, need)
+    if resolved.notice:
+        notice_console().print(resolved.notice)
+    request = resolved.request
     live = bool(request.servers or request.nvml or request.host)
-    if request.servers and len(wanted.named) == len(request.servers):
+    if request.servers and len(resolved.named) == len(request.servers):
         request = replace(request, leader="prometheus")  # this machine is sampled only because of its servers
-    what = f"watching for {request.window:g} s" if live else "reading"
+    what = f"observing for {request.window:g} s" if live else "reading"
     with progress(what, takes_time=live) as waiting:
         bundle = collect_bundle(
-            COLLECTORS, request, wanted.context, SystemClock(), baseline=wanted.baseline, waiting=waiting
+            COLLECTORS, request, resolved.context, SystemClock(), baseline=resolved.baseline, waiting=waiting
         )
-    return Looked(bundle, wanted.named)
+    return CollectedEvidence(bundle, resolved.named)
 
 
 def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
-    """Everything a bundle says, derived readings included, with its progress on stderr."""
-    with progress_line() as tell, progress_listener(tell):
+    """Parse a bundle and derive readings, with progress on stderr."""
+    with progress_line() as show, progress_listener(show):
         return pipeline.seen(bundle)
 
 
@@ -70,20 +70,20 @@ def compared() -> frozenset[str]:
     )
 
 
-def the_diagnosis(bundle: Bundle, rules: RuleSet, asked: tuple[Source, ...] = ()) -> Diagnosis:
-    """The diagnosis of `bundle` by `rules`. Raises OperationError where none of `asked` could be read."""
-    return diagnose(the_case(bundle, asked), rules, stamp())
+def diagnosis_of(bundle: Bundle, rules: RuleSet, requested: tuple[Source, ...] = ()) -> Diagnosis:
+    """Diagnose `bundle` by `rules`. Raises OperationError where no requested source could be read."""
+    return diagnose(case_of(bundle, requested), rules, stamp())
 
 
-def the_case(bundle: Bundle, asked: tuple[Source, ...] = ()) -> Case:
-    """All that a diagnosis of `bundle` starts from. Raises OperationError where none of `asked` could be read."""
+def case_of(bundle: Bundle, requested: tuple[Source, ...] = ()) -> Case:
+    """The input of a diagnosis of `bundle`. Raises OperationError where no requested source could be read."""
     evidence, coverage = seen(bundle)
-    must_have_read(Looked(bundle, asked), evidence, otherwise="so there is nothing to diagnose")
+    check_sources_read(CollectedEvidence(bundle, requested), evidence, consequence="so there is nothing to diagnose")
     return pipeline.case(bundle, evidence, coverage)
 
 
 def stamp() -> Stamp:
-    """A new run's id and its moment."""
+    """The id and time of a new diagnosis."""
     return Stamp(uuid.uuid4().hex[:12], now())
 
 

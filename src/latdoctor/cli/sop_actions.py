@@ -16,7 +16,7 @@ from msgspec import structs
 from latdoctor.cli.config import TargetSettings
 from latdoctor.cli.config import targets as configured
 from latdoctor.cli.console import notice
-from latdoctor.cli.time_args import Began, began
+from latdoctor.cli.time_args import IncidentStart, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError
 from latdoctor.http.address import mask_credentials
 from latdoctor.incident import events, recorder
@@ -211,7 +211,9 @@ def procedures(extra: Sequence[Path]) -> Mapping[str, Sop]:
     return loader.read_sops([folder("sops"), *extra]) if extra else loader.shipped()
 
 
-def _by_hand(request: StartRequest, with_incident: IncidentTemplate, procedure: Sop, started: Began | None) -> Opening:
+def _by_hand(
+    request: StartRequest, with_incident: IncidentTemplate, procedure: Sop, started: IncidentStart | None
+) -> Opening:
     requested = events.IncidentOpened(
         title=without_credentials(request.title or procedure.title, _LONGEST_TITLE),
         targets=with_incident.targets,

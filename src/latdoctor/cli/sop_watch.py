@@ -17,7 +17,7 @@ from latdoctor.cli.sop_actions import current_status, opened_as
 from latdoctor.errors import OperationError
 from latdoctor.incident.status import IncidentStatus
 from latdoctor.journal.state_dir import JOURNAL
-from latdoctor.report.live import Told, stamped
+from latdoctor.report.live import StatusChange, stamped
 from latdoctor.report.sop import changed, line, page, screen
 from latdoctor.sanitize import clean
 
@@ -109,7 +109,7 @@ class LineDisplay:
 
     def show(self, found: IncidentStatus) -> None:
         if changed(self._last, found):
-            typer.echo(stamped(Told(self._now(), line(found))))
+            typer.echo(stamped(StatusChange(self._now(), line(found))))
         self._last = found
 
     def failed(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""A time that has passed and the Prometheus server to ask for it, out of what was given: `--since 2h --until 03:10`."""
+"""The past time range and the Prometheus server of the options: `--since 2h --until 03:10`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
 def past_of(given: SourceOptions, settings: TargetSettings) -> TimeRange | None:
-    """The time that was asked for, the last hour where only a Prometheus server was named. Raises UsageError."""
+    """The requested time range; the last hour where only a Prometheus server is named. Raises UsageError."""
     named = given.prometheus or settings.prometheus
     if given.select and not named:
         raise UsageError("--select is for --prometheus URL", next_step="name the server, or leave it out")
@@ -51,9 +51,9 @@ def past_of(given: SourceOptions, settings: TargetSettings) -> TimeRange | None:
 
 def _wrong(since: float, until: float, now: float) -> str:
     if until > now + 60:
-        return "is not past yet"
+        return "is in the future"
     if until <= since:
-        return "is no time: --since is not before --until"
+        return "is empty: --since is not before --until"
     if until - since < SHORTEST:
         return "is shorter than 10 s"
     return "is longer than 90 days" if until - since > LONGEST_RANGE else ""
@@ -63,11 +63,11 @@ def _shown(moment: float) -> str:
     try:
         return datetime.datetime.fromtimestamp(moment).astimezone().strftime("%Y-%m-%d %H:%M:%S")
     except (ValueError, OverflowError, OSError):  # the year 1 of one zone is the year 0 of another
-        return "a time that makes no sense"
+        return "an invalid time"
 
 
 def server_of(given: SourceOptions, settings: TargetSettings, past: TimeRange | None) -> PrometheusServer | None:
-    """The server that was named. Raises UsageError."""
+    """The named Prometheus server. Raises UsageError."""
     url = given.prometheus or settings.prometheus
     if not url or past is None:
         return None
@@ -88,21 +88,23 @@ def moment(text: str, now: float, where: str) -> float:
     today = time_of_day(text, now)
     if today is not None:
         return (today if today.timestamp() <= now else today - DAY).timestamp()
-    wanted = text.strip()
+    stripped = text.strip()
     try:
-        return now - parse_duration(wanted)
+        return now - parse_duration(stripped)
     except ValueError:
         pass
     try:
-        return datetime.datetime.fromisoformat(wanted).timestamp()
+        return datetime.datetime.fromisoformat(stripped).timestamp()
     except (ValueError, OverflowError, OSError) as error:
         raise UsageError(
-            f"{clean(wanted, 60)!r} is no time", where=where, next_step=f"write it such as {where} 2h, {where} 02:30"
+            f"{clean(stripped, 60)!r} is not a time",
+            where=where,
+            next_step=f"write it such as {where} 2h, {where} 02:30",
         ) from error
 
 
 def time_of_day(text: str, now: float) -> datetime.datetime | None:
-    """`02:30` or `02:30:15` as that time of today, by this machine's clock; None for what is no time of day."""
+    """`02:30` or `02:30:15` as that time of today, by this machine's clock; None for other texts."""
     clock = _CLOCK.fullmatch(text.strip())
     if clock is None:
         return None
@@ -111,7 +113,7 @@ def time_of_day(text: str, now: float) -> datetime.datetime | None:
 
 
 def name_of(given: SourceOptions) -> str:
-    """How the target is called where only a Prometheus server was named."""
+    """The name of a target of which only a Prometheus server is named."""
     return prometheus_endpoint(given.prometheus).name
 
 
@@ -124,33 +126,33 @@ def _select(text: str) -> tuple[str, ...]:
         ) from error
 
 
-# An SOP counts minutes; what lies further back than a week is a mistyped date rather than an incident of now.
+# An SOP counts minutes; a start more than a week ago is a mistyped date rather than a current incident.
 LONGEST_AGO = 7 * 86400.0  # seconds
 _WHERE = "--began"
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
-    """`at` is unix seconds; `says` is for whoever gave it."""
+class IncidentStart:
+    """When the incident began: `at` in unix seconds; `message` confirms it to the user."""
 
     at: float
     message: str
 
 
-def began(text: str, now: float) -> Began:
-    """Raises UsageError for what is no time, is still to come, or is longer ago than LONGEST."""
+def began(text: str, now: float) -> IncidentStart:
+    """Raises UsageError for an invalid time, one in the future, and one more than LONGEST_AGO back."""
     today = time_of_day(text, now)
     at = moment(text, now, _WHERE) if today is None else _last(today, now)
     if at > now:
-        raise UsageError("what has not begun yet is no incident", where=_WHERE, next_step="give a time that is past")
+        raise UsageError("must not be in the future", where=_WHERE, next_step="give a past time")
     if now - at > LONGEST_AGO:
         raise UsageError(
             f"{clean(text.strip(), 60)!r} is more than {LONGEST_AGO / 86400:g} days ago: the stages are due within"
-            " minutes of it, so it is rather a mistyped date",
+            " minutes of it, so it is probably a mistyped date",
             where=_WHERE,
-            next_step="leave it out to count from now; latdoctor diagnose BUNDLE looks at what is long over",
+            next_step="leave it out to count from now; latdoctor diagnose BUNDLE analyses a past incident",
         )
-    return Began(at, _understood(at, now))
+    return IncidentStart(at, _understood(at, now))
 
 
 def _last(today: datetime.datetime, now: float) -> float:
@@ -161,10 +163,10 @@ def _last(today: datetime.datetime, now: float) -> float:
     if now - yesterday.timestamp() <= today.timestamp() - now:
         return yesterday.timestamp()
     raise UsageError(
-        f"{today.astimezone():%H:%M:%S %Z} is still to come today, and that of yesterday was"
+        f"{today.astimezone():%H:%M:%S %Z} is in the future today, and that of yesterday was"
         f" {elapsed(now - yesterday.timestamp())} ago",
         where=_WHERE,
-        next_step=f"say the day too, such as {_WHERE} {yesterday:%Y-%m-%dT%H:%M:%S}",
+        next_step=f"add the day, such as {_WHERE} {yesterday:%Y-%m-%dT%H:%M:%S}",
     )
 
 

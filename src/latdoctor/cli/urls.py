@@ -1,4 +1,4 @@
-""""""
+"""Addresses of servers as typed: validation, their origin, and the name of a target with several."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def server(given: str, where: str = "--server") -> ScrapeTarget:
-    """The metrics page at `given`. Raises UsageError for what is no http address, without telling a secret in it."""
+    """The metrics page at `given`. Raises UsageError for a text that is no http address, without its credentials."""
     from latdoctor.collectors.prometheus.scrape import parse_target
 
     try:
@@ -36,6 +36,6 @@ def shown_origin(given: str) -> str:
 
 
 def servers_name(servers: Sequence[str]) -> str:
-    """`a:8000`, or `a:8000 and 1 more`: how the target of a look at `servers` is called."""
+    """`a:8000`, or `a:8000 and 1 more`: the name of a target with these servers."""
     first, *others = dict.fromkeys(server(given).name for given in servers)
     return f"{first} and {len(others)} more" if others else first

@@ -1,4 +1,4 @@
-"""A look that goes on: what changed from one diagnosis to the next, on one line or on a screen that is redrawn."""
+"""A repeated diagnosis: what changed since the one before, on one line or on a redrawn screen."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ from latdoctor.report.comparison import answered
 from latdoctor.report.one_screen import HEIGHT
 from latdoctor.units import percent
 
-LATELY = 4  # changes that the screen keeps
+LATELY = 4  # changes on the screen
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Something that was told while it was watched. `at` is unix seconds."""
+class StatusChange:
+    """A change of the answer. `at` in unix seconds."""
 
     at: float
     message: str
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    """The verdict and its answer in one line: what has to change for a new line."""
+    """The verdict and its answer in one line; a change of it is a new line."""
     return answered(diagnosis.verdict, diagnosis.answer)
 
 
 def line(diagnosis: Diagnosis) -> str:
-    """The same with how sure it is, and with what hurts."""
+    """The same with the probabilities and the symptoms."""
     shares = [percent(cause.probability) for cause in presenter.shown_causes(diagnosis, every=False)]
     pain = [line.message for line in presenter.symptoms(diagnosis) if line.kind == presenter.FOR]
     listed = f" ({', '.join(shares)})" if shares else ""
     return f"{summary(diagnosis)}{listed}{': ' if pain else ''}{'; '.join(pain[:2])}"
 
 
-def stamped(told: Told) -> str:
+def stamped(change: StatusChange) -> str:
     """`2026-11-22 02:51:10 UTC  critical: app.load.burst (94 %)`."""
-    return f"{moment(told.at)}  {told.message}"
+    return f"{moment(change.at)}  {change.message}"
 
 
 def moment(at: float) -> str:
     return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def screen(diagnosis: Diagnosis, lately: Sequence[Told], heading: str) -> RenderableType:
-    """The newest report under what changed lately; a terminal that is too low for it loses its end."""
+def screen(diagnosis: Diagnosis, lately: Sequence[StatusChange], heading: str) -> RenderableType:
+    """The newest answer below the latest changes; a low terminal cuts its end."""
     parts = [Text(heading, style="dim", no_wrap=True, overflow="ellipsis")]
     parts += [
         Text(f"{moment(known.at)[11:19]}  {known.message}", no_wrap=True, overflow="ellipsis")
