@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from latdoctor.cli.time_args import moment
@@ -61,6 +62,35 @@ def test_a_diagnosis_of_a_time_that_has_passed_and_the_same_from_its_bundle(open
     for stamp in ("run_id", "created_at", "generated_at"):
         live.pop(stamp, None), replayed.pop(stamp, None)
     assert {key for key in live if live[key] != replayed[key]} <= {"tool"}
+
+
+def test_the_target_is_the_service_and_not_the_address_of_the_prometheus(open_one: str) -> None:
+    given = ["diagnose", "--prometheus", open_one, "--select", '{job=~"vllm|dcgm"}', *WHEN, "--slo", "1s"]
+    place = open_one.removeprefix("http://")
+    answer = run(given).out
+    assert "\norg/llm (vllm, 3 instances) · 5 min to " in answer
+    assert place not in answer
+    assert diagnosed(*given[1:])["service"] == "org/llm (vllm, 3 instances)"
+    one = ["--prometheus", open_one, "--select", '{instance="b:8000"}', *WHEN]
+    assert diagnosed(*one)["service"] == "org/llm (vllm, b:8000)"
+    assert diagnosed(*one, "--target", "shop")["service"] == "shop"
+
+
+def test_the_query_of_each_number_gives_that_number(open_one: str) -> None:
+    given = ["--prometheus", open_one, "--select", '{job=~"vllm|dcgm"}', *WHEN, "--slo", "1s"]
+    document = diagnosed(*given)
+    atoms = {(atom["signal"], atom["subject"]): atom for check in document["checks"] for atom in check["atoms"]}
+    queries = {(one["signal"], one["subject"]): one for one in document["queries"]}
+    assert {"latency.p99", "error.ratio", "gpu.temperature"} <= {signal for signal, _ in queries}
+    for key, query in queries.items():
+        reply = httpx.get(f"{open_one}/api/v1/query", params={"query": query["expression"], "time": query["at"]})
+        labels = {"gpu": key[1].partition("/")[2].partition("@")[0]} if key[1].startswith("gpu/") else {}
+        series = [one for one in reply.json()["data"]["result"] if labels.items() <= one["metric"].items()]
+        assert len(series) == 1, query
+        assert float(series[0]["value"][1]) == pytest.approx(atoms[key]["value"], rel=0.1, abs=0.01), query
+    printed = run(["diagnose", *given, "-v"]).out
+    assert "PromQL, to paste into Prometheus\n" in printed
+    assert f"    {document['queries'][0]['expression']}\n" in printed
 
 
 def test_a_guarded_server_is_read_with_what_the_environment_names(

@@ -36,7 +36,7 @@ SCOPES = [
 def test_the_time_is_the_evidences_own_where_it_tells_it(
     diagnosis: Diagnosis, looked: Window, told: Window, said: str
 ) -> None:
-    made = msgspec.structs.replace(diagnosis, target="bot", window=looked, evidence_window=told)
+    made = msgspec.structs.replace(diagnosis, target="bot", service="bot", window=looked, evidence_window=told)
     assert time_scope.scope(made) == " · ".join(part for part in ("bot", said) if part)
 
 

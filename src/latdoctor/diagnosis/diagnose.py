@@ -14,6 +14,7 @@ from latdoctor.diagnosis.onset import tail_shares
 from latdoctor.diagnosis.recommend import next_looks
 from latdoctor.diagnosis.result import SCHEMA_VERSION, Diagnosis, Tool
 from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.diagnosis.service_name import queries_of, service_name
 from latdoctor.diagnosis.verdict import answer, rank, verdict, walk
 from latdoctor.diagnosis.vitals import vitals
 from latdoctor.evidence.bundle import Context
@@ -71,6 +72,8 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         vitals=vitals(case.evidence),
         slo_p99=case.context.slo_p99,
         slo_error_ratio=case.context.slo_error_ratio,
+        service=service_name(case.context.target, case.evidence),
+        queries=tuple(queries_of(checks, case.evidence)),
         disabled_causes=tuple(cause.id for cause in rules.causes if cause.disabled),
     )
 

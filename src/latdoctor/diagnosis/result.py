@@ -15,7 +15,7 @@ from latdoctor.diagnosis.codes import (
     UserImpact,
 )
 from latdoctor.evidence.diff import Difference
-from latdoctor.evidence.model import Coverage, Gap, Origin, Value, Window
+from latdoctor.evidence.model import Coverage, Gap, Origin, SourceQuery, Value, Window
 from latdoctor.evidence.speed import SpeedChange
 
 SCHEMA_VERSION = "2"
@@ -269,3 +269,5 @@ class Diagnosis(Struct, frozen=True):
     slo_p99: float | None = None  # seconds; null where none was given
     slo_error_ratio: float | None = None
     disabled_causes: tuple[str, ...] = ()  # of the catalogue, that the site does not want ranked
+    service: str = ""  # the model and its deployment; the target where that is a name, or no more is known
+    queries: tuple[SourceQuery, ...] = ()  # PromQL behind the checks, those that fired first

@@ -75,6 +75,11 @@ def name_matcher(names: Iterable[str], label: str = "__name__") -> str:
     return f"{label}=~{_any_of(names)}"
 
 
+def equals_matcher(label: str, value: str) -> str:
+    """A matcher for exactly `value`."""
+    return f"{label}={_quoted(value)}"
+
+
 def format_selector(name: str, extra: Sequence[str] = (), of: Selector | None = None) -> str:
     """Format `name{…}` with the dialect's label filter and the user's matchers."""
     own = []

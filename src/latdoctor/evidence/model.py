@@ -129,6 +129,15 @@ class Gap(Struct, frozen=True):
         return f"{self.subject}: {self.reason}" if self.subject else self.reason
 
 
+class SourceQuery(Struct, frozen=True):
+    """The query that gives a signal in the system where it was read: PromQL, to paste. `at`: unix seconds UTC."""
+
+    signal: str
+    subject: str
+    expression: str
+    at: float
+
+
 class Coverage(Struct, frozen=True):
     """What one collector brought: `status` is read | partly | failed | not-asked."""
 
@@ -155,6 +164,8 @@ class Evidence(Struct, frozen=True, dict=True):
     looked: tuple[tuple[str, str], ...] = ()  # (event signal, subject)
     gaps: tuple[Gap, ...] = ()
     clipped: tuple[tuple[str, str], ...] = ()  # (event signal, subject)
+    queries: tuple[SourceQuery, ...] = ()  # of readings that came from a database of metrics
+    services: tuple[tuple[str, str], ...] = ()  # (subject, name of the service that it belongs to)
 
     @classmethod
     def merge(cls, parts: Iterable[Evidence]) -> Evidence:
@@ -173,6 +184,8 @@ class Evidence(Struct, frozen=True, dict=True):
             looked=tuple(dict.fromkeys(x for part in seen for x in part.looked)),
             gaps=tuple(dict.fromkeys(x for part in seen for x in part.gaps)),
             clipped=tuple(dict.fromkeys(x for part in seen for x in part.clipped)),
+            queries=tuple(x for part in seen for x in part.queries),
+            services=tuple(dict.fromkeys(x for part in seen for x in part.services)),
         )
 
     @cached_property

@@ -32,6 +32,8 @@ def branch(evidence: Evidence, subject: str) -> Evidence:
         looked=tuple(one for one in evidence.looked if own(one[1])),
         gaps=tuple(one for one in evidence.gaps if one.subject is None or own(one.subject)),
         clipped=tuple(one for one in evidence.clipped if own(one[1])),
+        queries=tuple(one for one in evidence.queries if own(one.subject)),
+        services=tuple(one for one in evidence.services if own(one[0])),
     )
 
 

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
+from latdoctor.evidence.model import SourceQuery
 from latdoctor.report import comparison, comparison_screen, presenter, time_scope
 from latdoctor.report.answer import answer
 from latdoctor.report.presenter import gap_lines, unexplained
@@ -22,6 +23,7 @@ from latdoctor.units import percent
 _MARK = {presenter.FOR: ("+", "green"), presenter.AGAINST: ("-", "red"), presenter.UNSEEN: ("?", "magenta")}
 _COMPACT = {presenter.FOR: 5, presenter.AGAINST: 2, presenter.UNSEEN: 2}
 _MAX_GAPS = 3
+_MAX_QUERIES = 6
 
 
 def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> None:
@@ -31,7 +33,7 @@ def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> Non
             console.print(Text(line.text, style=line.style))
         return
     for part in parts(diagnosis, verbose=verbosity > 1):
-        console.print(part)
+        console.print(part, crop=False)
 
 
 def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[RenderableType]:
@@ -68,6 +70,8 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     if diagnosis.against:
         known = comparison.of_against(diagnosis.against, every=verbose)
         yield _listing(f"{diagnosis.against.name}, against {diagnosis.against.than}", known)
+    if diagnosis.queries:
+        yield _queries(diagnosis, verbose=verbose)
     yield _listing("Next", presenter.next_steps(diagnosis))
 
 
@@ -151,6 +155,22 @@ def _gaps(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     if len(shown) < len(gaps):
         rows.append(_indented(Text(f"({len(gaps) - len(shown)} more: -v)", style="dim"), 4))
     return Group(*rows)
+
+
+def _queries(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
+    """PromQL behind the findings, each on one line however long it is, so that it can be pasted."""
+    shown = diagnosis.queries if verbose else diagnosis.queries[:_MAX_QUERIES]
+    text = Text("PromQL, to paste into Prometheus", style="bold", no_wrap=True, overflow="ignore")
+    for one in shown:
+        text.append(f"\n  {one.signal} of {presenter.shortened(one.subject)}, at {_at(one)}", style="not bold")
+        text.append(f"\n    {one.expression}", style="not bold dim")
+    if len(shown) < len(diagnosis.queries):
+        text.append(f"\n    ({len(diagnosis.queries) - len(shown)} more: -vv)", style="not bold dim")
+    return Group(text)  # print() alone would join it to a text that wraps
+
+
+def _at(query: SourceQuery) -> str:
+    return time_scope.utc_moment(query.at)
 
 
 def _listing(title: str, lines: Iterable[str]) -> RenderableType:

@@ -22,7 +22,7 @@ _OF_LATE, _BEFORE, _ABOUT, _AFTER = "Changed recently", "Changed before", "Chang
 def scope(diagnosis: Diagnosis) -> str:
     """What was observed, and the time that the evidence covers; where it has no times, when it was read."""
     looked, known = diagnosis.window, diagnosis.evidence_window
-    parts = [shortened(diagnosis.target, _TARGET_WIDTH)]
+    parts = [shortened(diagnosis.service or diagnosis.target, _TARGET_WIDTH)]
     watched = (looked.seconds or 0.0) >= 1
     if watched and looked.end is not None:
         parts.append(f"{format_value(looked.seconds or 0.0, 'time')} to {utc_moment(looked.end)}")

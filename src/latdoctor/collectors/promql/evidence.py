@@ -19,6 +19,7 @@ from latdoctor.collectors.promql.query_plan import (
     samples_by_target,
     target_names,
 )
+from latdoctor.collectors.promql.readable_queries import born_counters, source_queries
 from latdoctor.collectors.promql.synthetic_pages import PageBuilder, own_labels
 from latdoctor.collectors.time_range import format_utc
 from latdoctor.dialects.loader import shipped, shipped_signals
@@ -57,6 +58,8 @@ def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str,
     read, left = found[: plans.MAX_TARGETS], found[plans.MAX_TARGETS :]
     names = target_names(found, server)
     covers = _covers(answered)
+    samples = samples_by_target(_of(answered, plans.NAMES))
+    born = born_counters(_lines(answered, plans.LAST), _lines(answered, plans.GROWTH))
     parts: list[Evidence] = []
     for target in read:
         subject = f"server/{names[target]}"
@@ -67,7 +70,12 @@ def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str,
             # The samples in Prometheus no longer depend on the exporter's own refresh schedule.
             parts.append(_noted(read_pages(structs.replace(dialect, cached=False), pages, subject, NAME), note))
             parts.append(_curves(plan, answered, dialect, pages, target, subject))
+            present = samples.get(target, frozenset())
+            window = min(plan.window, plan.until - covers.get(target, plan.start))
+            queries = source_queries(plan, dialect, target, present, subject, window, born.get(target, set()))
+            parts.append(Evidence(queries=tuple(queries)))
     parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in read)))
+    parts.append(Evidence(services=tuple(_services(answered, samples_by_target(_of(answered, plans.FOUND)), names))))
     label_answers = [(one.query, one.answer.lines) for one in answered if one.query.role in label_changes.ROLES]
     parts.append(Evidence(events=label_changes.events(plan, label_answers, shipped(), names)))
     parts.append(Evidence(gaps=tuple(_gaps(plan, answered, names, left, server, artifact))))
@@ -76,6 +84,10 @@ def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str,
 
 def _of(answered: Sequence[AnsweredQuery], role: str) -> list[QueryResult]:
     return [one.answer for one in answered if one.query.role == role]
+
+
+def _lines(answered: Sequence[AnsweredQuery], role: str) -> Iterator[QuerySeries]:
+    return (line for answer in _of(answered, role) for line in answer.lines)
 
 
 def _covers(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
@@ -153,6 +165,26 @@ def _curves(
             if series_of_owner is not None:
                 series.append(series_of_owner)
     return Evidence(series=tuple(series))
+
+
+# The labels that name a service, the most specific first; `job` is on every target.
+_SERVICE_LABELS = ("inferenceservice", "deployment", "app_kubernetes_io_name", "app", "service", "job")
+
+
+def _services(
+    answered: Sequence[AnsweredQuery],
+    found: Mapping[PrometheusTarget, frozenset[str]],
+    names: Mapping[PrometheusTarget, str],
+) -> Iterator[tuple[str, str]]:
+    """Each inference server with the name of the service that it belongs to, by the labels of its `up`."""
+    reported: set[PrometheusTarget] = set()
+    for one in answered:
+        for line in one.answer.lines if one.query.role == plans.UP else ():
+            target = PrometheusTarget.of(line.labels)
+            label = next((label for label in _SERVICE_LABELS if line.labels.get(label)), "")
+            if label and target in names and target not in reported and plans.serves_requests(found[target]):
+                reported.add(target)
+                yield f"server/{names[target]}", clean(line.labels[label], 100)
 
 
 def _ups(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
