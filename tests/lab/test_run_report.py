@@ -49,10 +49,7 @@ def _report(*truth: CauseEffect, p99: float | None = 1.0) -> RunReport:
     )
 
 
-@pytest.mark.parametrize(
-    ("without", "moves"),
-    [(0.1, True), (0.7, True), (0.71, False), (1.2, False), (None, None)],
-)
+@pytest.mark.parametrize(("without", "moves"), [(0.1, True), (0.7, True), (0.71, False), (1.2, False), (None, None)])
 def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: float | None, moves: bool | None) -> None:
     report = confirmed(_report(CauseEffect("a"), CauseEffect("b")), [LeaveOneOut("a", without)])
     assert [(one.cause, one.moves) for one in report.truth] == [("a", moves), ("b", None)]

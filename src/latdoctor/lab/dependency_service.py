@@ -105,9 +105,7 @@ def build(settings: StoreSettings | None = None) -> Starlette:
     async def page(_: Request) -> Response:
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
-    return Starlette(
-        routes=[Route("/features/{key}", look_up), Route("/healthz", healthz), Route("/metrics", page)],
-    )
+    return Starlette(routes=[Route("/features/{key}", look_up), Route("/healthz", healthz), Route("/metrics", page)])
 
 
 def _json(value: object, *, status: int = 200) -> Response:

@@ -221,11 +221,7 @@ def test_what_is_missing_is_said_to_who_may_not(victim: subprocess.Popen[str]) -
     )
     for kind in ("cpu", "memory"):
         done = subprocess.run(
-            [sys.executable, "-c", code, kind],
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-c", code, kind], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
         )
         assert (done.returncode, done.stdout) == (1, "")
         assert "root" in done.stderr

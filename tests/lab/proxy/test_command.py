@@ -90,11 +90,7 @@ def test_what_cannot_be_is_told(arguments: list[str], token: str, said: str) -> 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("127.0.0.1:80", ("127.0.0.1", 80)),
-        ("http://localhost:8080/", ("localhost", 8080)),
-        ("[::1]:9", ("::1", 9)),
-    ],
+    [("127.0.0.1:80", ("127.0.0.1", 80)), ("http://localhost:8080/", ("localhost", 8080)), ("[::1]:9", ("::1", 9))],
 )
 def test_addresses(text: str, expected: tuple[str, int]) -> None:
     assert address(text) == expected

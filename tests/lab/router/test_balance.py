@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.load_balancing import (
-    LEAST_SHARE,
-    Candidate,
-    Policy,
-    build,
-    slow_start_weight,
-    sticky_replica,
-)
+from latdoctor.lab.server.load_balancing import LEAST_SHARE, Candidate, Policy, build, slow_start_weight, sticky_replica
 
 
 def candidates(*weights: float, ready_for: float = 1e9) -> list[Candidate]:
@@ -50,10 +43,7 @@ def test_by_weight_the_heavy_one_is_spread_and_not_bunched() -> None:
     assert [balancer.choose(among) for _ in range(7)] == ["r0", "r0", "r1", "r0", "r2", "r0", "r0"]
 
 
-@given(
-    loads=st.lists(st.tuples(st.integers(0, 50), st.floats(0, 10)), min_size=1, max_size=8),
-    asked=st.integers(1, 5),
-)
+@given(loads=st.lists(st.tuples(st.integers(0, 50), st.floats(0, 10)), min_size=1, max_size=8), asked=st.integers(1, 5))
 def test_the_least_loaded_for_its_weight_is_chosen(loads: list[tuple[int, float]], asked: int) -> None:
     balancer = build(Policy("least-loaded"), 0)
     among = [Candidate(f"r{n}", weight, in_flight, 1e9) for n, (in_flight, weight) in enumerate(loads)]

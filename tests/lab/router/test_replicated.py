@@ -42,8 +42,7 @@ def test_the_replicas_get_every_knob_that_was_turned() -> None:
 @given(wait=st.floats(0, 600_000), ttl=st.floats(0, 86_400), version=st.text("ab=,.- ", min_size=1, max_size=40))
 def test_numbers_and_texts_come_through_as_they_are(wait: float, ttl: float, version: str) -> None:
     turned = patched(
-        ServerConfig(),
-        {"batching": {"max_wait_ms": wait}, "sessions": {"ttl_s": ttl}, "model": {"version": version}},
+        ServerConfig(), {"batching": {"max_wait_ms": wait}, "sessions": {"ttl_s": ttl}, "model": {"version": version}}
     )
     assert load_config(None, settings(turned)) == turned
 

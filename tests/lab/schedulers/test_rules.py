@@ -53,10 +53,7 @@ def taken(scheduler: Scheduler, now: float = 0.0) -> list[tuple[str, list[int]]]
     ],
 )
 def test_what_a_rule_takes(
-    name: SchedulerName,
-    settings: dict[str, Any],
-    lengths: list[int],
-    expected: list[tuple[str, list[int]]],
+    name: SchedulerName, settings: dict[str, Any], lengths: list[int], expected: list[tuple[str, list[int]]]
 ) -> None:
     assert taken(filled(build(BatchingConfig(scheduler=name, **settings)), *lengths)) == expected
 

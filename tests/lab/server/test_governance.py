@@ -128,10 +128,7 @@ def test_switching_the_breaker_off_closes_it() -> None:
     assert not breaker.is_open(since + 1)
 
 
-@given(
-    st.lists(st.tuples(st.booleans(), st.floats(0, 30)), max_size=200),
-    st.floats(0.01, 1),
-)
+@given(st.lists(st.tuples(st.booleans(), st.floats(0, 30)), max_size=200), st.floats(0.01, 1))
 def test_retries_never_exceed_their_share(requests: list[tuple[bool, float]], share: float) -> None:
     budget = RetryBudget()
     let_in: list[float] = []
