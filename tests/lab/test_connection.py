@@ -1,4 +1,4 @@
-"""What one client can hold is bounded: sizes of heads, silent and half-open connections, answers that nobody reads."""
+"""Limits on one client: sizes of heads, silent and half-open connections, answers that it does not read."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_nothing_is_read_while_requests_wait_for_their_turn() -> None:
     on_a_server(ConnectionLimits(), run)
 
 
-def test_who_vanishes_with_requests_waiting_is_noticed_by_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_disconnect_with_pipelined_requests_cancels_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     async def run(listening: HttpServer) -> None:
         _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
         writer.write(b"GET /held HTTP/1.1\r\nhost: x\r\n\r\n" * 3)

@@ -1,4 +1,4 @@
-"""Faults are put in where they act and taken out again; what the site lacks is said."""
+"""Faults are injected where they act and removed again; a missing target is reported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Recorder:
                 self.send_response(recorder.statuses.get(self.command, 204))
                 self.end_headers()
 
-            do_PUT = do_DELETE = do_POST = _answer  # noqa: N815 — the names that http.server looks for
+            do_PUT = do_DELETE = do_POST = _answer  # noqa: N815 — the names that http.server uses
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 — its name there
                 """Nothing: the test's own output stays readable."""

@@ -58,7 +58,7 @@ def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: floa
 
 
 @pytest.mark.parametrize(
-    ("truth", "after", "tells"),
+    ("truth", "after", "expected"),
     [
         ((InjectedCause("a"),), True, "after"),
         ((InjectedCause("a"),), False, "before"),
@@ -68,11 +68,11 @@ def test_a_cause_is_true_where_taking_it_away_alone_moves_the_tail(without: floa
     ],
 )
 def test_single_cause_is_confirmed_by_the_phase_after_or_before(
-    truth: tuple[InjectedCause, ...], after: bool, tells: str | None
+    truth: tuple[InjectedCause, ...], after: bool, expected: str | None
 ) -> None:
     scenario = Scenario("x", "x", (ScenarioPhase("before", 1.0), ScenarioPhase("incident", 1.0)), truth=truth)
     phase = without_its_cause(scenario, _phase("before", 0.1), _phase("after", 0.2) if after else None)
-    assert (phase and phase.name) == tells
+    assert (phase and phase.name) == expected
 
 
 def test_an_incident_without_any_time_confirms_nothing() -> None:

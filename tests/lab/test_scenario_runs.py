@@ -1,4 +1,4 @@
-"""Scenarios: the shipped ones are sound, bad ones are refused, and one is really played."""
+"""Scenarios: the shipped ones are valid, invalid ones are refused, and one is run."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_every_shipped_scenario_has_an_incident_and_names_causes_of_the_catalogu
 def test_server_configuration_does_not_contain_the_injected_cause() -> None:
     for name in names():
         scenario = find(name)
-        told = repr(scenario.config())
-        assert not any(truth.cause in told for truth in scenario.causes)
+        config_text = repr(scenario.config())
+        assert not any(truth.cause in config_text for truth in scenario.causes)
 
 
 @pytest.mark.parametrize(
@@ -175,19 +175,19 @@ def test_delta_has_rises_and_means_and_none_for_a_constant_divisor() -> None:
         pytest.param(
             {"a": 10.0, "b": 500.0}, {"a": 12.0, "b": 7.0}, 9.0, id="a process begun anew counts from nothing"
         ),
-        pytest.param({"a": 10.0, "b": 500.0}, {"a": 12.0}, 2.0, id="a server that is gone tells nothing"),
+        pytest.param({"a": 10.0, "b": 500.0}, {"a": 12.0}, 2.0, id="a server that is gone is not counted"),
         pytest.param({"a": 10.0}, {"a": 12.0, "b": 4.0}, 6.0, id="a server that came counts from nothing"),
     ],
 )
 def test_a_rise_is_that_of_all_servers(first: dict[str, float], last: dict[str, float], rise: float) -> None:
-    def look(values: dict[str, float]) -> MetricsSnapshot:
+    def snapshot(values: dict[str, float]) -> MetricsSnapshot:
         return _look(**{name: {"calls": value} for name, value in values.items()})
 
-    assert MetricsDelta(look(first), look(last)).rise("calls") == rise
+    assert MetricsDelta(snapshot(first), snapshot(last)).rise("calls") == rise
 
 
 def test_scenario_runs_on_a_real_server() -> None:
-    """A server, a load of a few seconds, a knob turned and turned back, a disturbance put in and taken out."""
+    """A server, a load of a few seconds, a knob changed and restored, a disturbance injected and removed."""
     mix = Mix(long_share=0.0)
     faults = (ConfigureFault({"batching": {"scheduler": "single"}}), AgentFault("slow-preprocess", 0.02, 30.0))
     scenario = Scenario(

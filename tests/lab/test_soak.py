@@ -61,7 +61,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "a 503 without a reason": ({"shed": {"queue-full": 2}}, "server: 3 times 429 or 503"),
     "a 4xx without a reason": ({"rejected": {}}, "server: 1 other 4xx"),
     "a 500": ({"server": {"200": 8, "503": 3, "422": 1, "500": 1}}, "were answered 500"),
-    "an answer that nobody was sent": ({"server": {"200": 8, "503": 3, "422": 2}, "rejected": {"invalid": 2},
+    "an answer that no client received": ({"server": {"200": 8, "503": 3, "422": 2}, "rejected": {"invalid": 2},
                                         "client": {"200": 8, "503": 4}, "crowd_unknown": 0}, "clients saw 4 times 503"),
     "more arrivals than requests": ({"arrivals": 18, "cancelled": 5}, "between: 18 arrived"),
     "a connection without an answer": ({"crowd": {"422": 1, "gone": 1}}, "closed without an answer"),

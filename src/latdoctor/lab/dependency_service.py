@@ -1,7 +1,7 @@
 """Feature store called by the server for each request: features by key, cached for a while.
 
-`GET /features/KEY` → `{"key": …, "hit": true, "features": […]}`. A key that is not kept is a miss: the features come
-from behind (a wait of `miss_seconds`, as for a slower store) and are kept for `ttl` seconds. With a ttl of 0 every
+`GET /features/KEY` → `{"key": …, "hit": true, "features": […]}`. A key that is not cached is a miss: the features are
+fetched from a slower store (a wait of `miss_seconds`) and are kept for `ttl` seconds. With a ttl of 0 every
 request is a miss. `python -m latdoctor.lab.dependency_service` prints its address once it answers.
 """
 
@@ -32,7 +32,7 @@ LONGEST_KEY = 200
 
 
 class StoreSettings(Struct, frozen=True):
-    """How long and how much is kept."""
+    """Lifetime and number of the cached keys, and the time of a miss."""
 
     ttl: float = 300.0  # seconds
     max_keys: int = 10_000
@@ -40,10 +40,10 @@ class StoreSettings(Struct, frozen=True):
 
 
 class FeatureStore:
-    """Features by key, the longest unused dropped first. The caller brings the clock (seconds)."""
+    """Features by key, the longest unused dropped first. The caller passes the clock (seconds)."""
 
     def __init__(self, settings: StoreSettings, now: Callable[[], float] = time.monotonic) -> None:
-        """Raises UsageError for settings that make no sense."""
+        """Raises UsageError for invalid settings."""
         if settings.ttl < 0 or settings.max_keys < 1 or settings.miss_seconds < 0:
             raise UsageError("a store needs ttl >= 0, max_keys >= 1 and miss_seconds >= 0")
         self._settings = settings
@@ -79,11 +79,11 @@ def features(key: str) -> tuple[float, ...]:
 
 
 def build(settings: StoreSettings | None = None) -> Starlette:
-    """The service as an ASGI application. Raises UsageError for settings that make no sense."""
+    """The service as an ASGI application. Raises UsageError for invalid settings."""
     chosen = settings or StoreSettings()
     store = FeatureStore(chosen)
     registry = CollectorRegistry()
-    lookups = Counter("dependency_lookups", "Keys options for", ("result",), registry=registry)
+    lookups = Counter("dependency_lookups", "Keys asked for", ("result",), registry=registry)
     Gauge("dependency_keys", "Keys kept", registry=registry).set_function(lambda: len(store))
 
     async def look_up(request: Request) -> Response:
@@ -115,7 +115,7 @@ def _json(value: object, *, status: int = 200) -> Response:
 async def serve(settings: StoreSettings, host: str, port: int, announce: Callable[[str], None]) -> None:
     """Serves until SIGTERM or SIGINT. `announce` gets the address once it answers.
 
-    Raises OperationError where the port is not available, UsageError for settings that make no sense.
+    Raises OperationError where the port is not available, UsageError for invalid settings.
     """
     listening = HttpServer(build(settings), host=host, port=port, drain_seconds=5)
     stop_requested = stop_event()

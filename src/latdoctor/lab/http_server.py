@@ -1,8 +1,8 @@
 """HTTP server (uvicorn) with limits per connection in size and time, for slow, vanished or hostile clients.
 
 uvicorn's own protocol limits neither the size nor the duration of a request head, and waits forever for a client that
-sends nothing or does not read its answer. It goes on reading while requests that came
-in one packet wait for their turn, and if the client disconnects it notifies only the last of them.
+sends nothing or does not read its answer. It continues to read while requests of one packet wait for their turn, and
+if the client disconnects it notifies only the last of them.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class ConnectionLimits(Struct, frozen=True):
 
     `head_bytes`: of the request line and the headers (nginx takes 32 KiB). `head_seconds`: from the connection, or
     the first byte of a later request, to the end of the head. `read_seconds`: for reading what the buffers do not
-    take of an answer. `refusal_seconds`: for a client that still sends to read why it is turned away.
-    `connections`: at a time; more are turned away with a 503. `at_once`: requests of one connection that wait for the
+    take of an answer. `refusal_seconds`: for a client that still sends to read why it is refused.
+    `connections`: at a time; more are refused with a 503. `at_once`: requests of one connection that wait for the
     answer to the one before them; after so many it is closed.
     """
 
@@ -48,7 +48,7 @@ class ConnectionLimits(Struct, frozen=True):
 
 
 def allow_files(most: int = ConnectionLimits().connections) -> None:
-    """Lets this process have a file for each of `most` connections, as far as its hard limit goes."""
+    """Raises the limit of open files to one for each of `most` connections, or to the hard limit."""
     needed = most + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < needed:
@@ -89,8 +89,8 @@ class BoundedConnection(HttpToolsProtocol):
         self._head = 0  # bytes of the head that the parser has reported
         self._in_head = self._in_body = False
         self._unfinished = 0  # bytes of a head that the parser has not reported yet
-        self._too_large: int | None = None  # the status that says so
-        self._turned_away = False
+        self._too_large: int | None = None  # the status of the refusal
+        self._refused = False
         self._answering: RequestResponseCycle | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._read_timer: asyncio.TimerHandle | None = None
@@ -118,14 +118,14 @@ class BoundedConnection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
-        if not self._turned_away:
+        if not self._refused:
             after_a_body = self._in_body
             super().data_received(data)
             self._bound_head(len(data) if self._in_head and not after_a_body else 0)
 
     def _bound_head(self, size: int) -> None:
         """After `size` more bytes inside a head: one header that never ends reaches no callback."""
-        if self._turned_away or not self._idle:
+        if self._refused or not self._idle:
             return
         self._unfinished += size
         if self._unfinished > 2 * self._limits.head_bytes:
@@ -171,7 +171,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Called where the parser gives up."""
-        self._turned_away = True
+        self._refused = True
         self._stop_head()
         if not self._idle:
             if not self.cycle.more_body:  # an answer is on its way: this one would be taken for it
@@ -192,7 +192,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[status] + head + header + b"\r\n" + body)
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Not worth a line of the log for each such request: it is answered as if it had not asked."""
+        """Not logged: any client could fill the log. The upgrade is ignored."""
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -228,7 +228,7 @@ LINGER_SECONDS = 0.1
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that leaves the signals to its owner and says when it is up."""
+    """uvicorn that leaves the signals to its owner and reports when it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -243,7 +243,7 @@ class _Server(uvicorn.Server):
         self.up.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Closes the door first and the idle connections a moment later: what had just come in is still read."""
+        """Closes the listening sockets, and idle connections a moment later: requests just received are still read."""
         await asyncio.sleep(0)  # accept pending connections
         for server in self.servers:
             server.close()
@@ -294,7 +294,7 @@ class HttpServer:
         return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
 
     async def start(self) -> None:
-        """Returns when requests are taken in. Raises what kept the server from coming up."""
+        """Returns when the server accepts requests. Raises what its start raised."""
         self._task = asyncio.create_task(self._server.serve(sockets=[self._socket]))
         up = asyncio.create_task(self._server.up.wait())
         await asyncio.wait({self._task, up}, return_when=asyncio.FIRST_COMPLETED)
@@ -303,7 +303,7 @@ class HttpServer:
             await self._task
 
     async def stop(self) -> None:
-        """Takes in nothing more, lets what is in flight end within the time to drain, and closes."""
+        """Accepts no more requests, waits for those in flight within the drain time, and closes."""
         self._server.should_exit = True
         if self._task is not None:
             await self._task

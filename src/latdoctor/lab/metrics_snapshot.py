@@ -72,7 +72,7 @@ class MetricsDelta(Struct, frozen=True):
         return total
 
     def per(self, name: str, other: str) -> float | None:
-        """Rise over rise; None where the divisor did not move."""
+        """Rise over rise; None where the divisor did not rise."""
         below = self.rise(other)
         return self.rise(name) / below if below > 0 else None
 

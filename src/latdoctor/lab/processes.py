@@ -309,12 +309,12 @@ class ChildProcess:
         request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 — our own process
         while time.monotonic() < deadline:
             if self.exit_code is not None:
-                raise OperationError(f"{self.name} ended before it was ready: {self.last_words()}")
+                raise OperationError(f"{self.name} ended before it was ready: {self.last_line()}")
             with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
                 if answer.status == 200:
                     return
             time.sleep(0.05)
-        raise OperationError(f"{self.name} was not ready within {within:g} s: {self.last_words()}")
+        raise OperationError(f"{self.name} was not ready within {within:g} s: {self.last_line()}")
 
     def stop(self) -> None:
         """Drains and ends the process; kills it after a timeout."""
@@ -329,7 +329,7 @@ class ChildProcess:
         self._process.kill()
         self._process.wait()
 
-    def last_words(self) -> str:
+    def last_line(self) -> str:
         """The last line it wrote."""
         self._output.seek(0)
         lines = self._output.read().decode(errors="replace").strip().splitlines()

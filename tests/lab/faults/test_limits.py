@@ -67,8 +67,8 @@ def test_every_thread_is_under_the_quota_and_home_again_afterwards(quota: subpro
         assert {cgroup_of(quota.pid, task) for task in tasks(quota.pid)} == {cgroup_of(quota.pid)}
         assert len(tasks(quota.pid)) == 4
         assert group.name in cgroup_of(quota.pid)
-        told = [group / "cpu.cfs_quota_us", group / "cpu.max"]
-        assert next(file.read_text().split()[0] for file in told if file.exists()) == "25000"
+        quotas = [group / "cpu.cfs_quota_us", group / "cpu.max"]
+        assert next(file.read_text().split()[0] for file in quotas if file.exists()) == "25000"
     assert (cgroup_of(quota.pid), groups(quota.pid)) == (before, [])
 
 
@@ -187,7 +187,7 @@ def test_missing_process_is_reported(limit: object) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     with pytest.raises(OperationError, match=str(gone.pid)), limit(gone.pid, 0.5, 5):  # type: ignore[operator]
-        pytest.fail("nobody is limited")
+        pytest.fail("no process is limited")
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_numbers_without_sense_are_refused(limit: object, arguments: tuple[float
         pytest.fail("it is limited")
 
 
-def test_what_is_missing_is_said_to_who_may_not(victim: subprocess.Popen[str]) -> None:
+def test_missing_rights_are_named(victim: subprocess.Popen[str]) -> None:
     if os.geteuid() != 0:
         with pytest.raises(OperationError, match=r"root|mounted"), cpu_quota(victim.pid, 0.5, 5):
             pytest.fail("it is limited")

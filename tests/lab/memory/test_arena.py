@@ -258,7 +258,7 @@ def test_what_is_over_a_limit_that_was_lowered_goes_when_it_is_free() -> None:
     assert (pool.stats().reserved_bytes, pool.stats().segments) == (4 * MIB, 1)
 
 
-def test_who_waits_for_memory_gets_what_another_gives_back() -> None:
+def test_a_waiting_allocation_gets_released_memory() -> None:
     pool = arena(limit_mib=1, wait_ms=10_000)
     held = pool.lease((MIB,), BYTE)
     got = threading.Event()

@@ -23,7 +23,7 @@ ON_GLIBC = pytest.mark.skipif(c_library() is None, reason="the C library here is
 
 @ON_GLIBC
 def test_a_storm_of_page_faults_comes_and_goes_with_the_mode() -> None:
-    found = _said("storm.py")
+    found = _output("allocation_storm.py")
     (_, pooled), (_, storm), (_, again), (_, second), (_, usual) = found["faults"]
     # A forward takes some 15 MB in large blocks, and every page of them is new. Fewer, and some came out of old holes.
     assert storm * mmap.PAGESIZE > 12e6
@@ -38,7 +38,7 @@ def test_a_storm_of_page_faults_comes_and_goes_with_the_mode() -> None:
 @ON_GLIBC
 def test_holes_are_taken_without_a_walk_through_the_heap_for_each() -> None:
     """A walk holds the heap's lock: with thousands of holes no thread of the server could allocate for seconds."""
-    found = _said("holes.py")
+    found = _output("heap_holes.py")
     assert found["held"] >= 1000
     assert found["walks"] == 0
     assert found["mapped"] == 1
@@ -103,7 +103,7 @@ def test_another_c_library_has_no_storm_to_offer(monkeypatch: pytest.MonkeyPatch
         assert tensor.shape == (2, 2)
 
 
-def _said(program: str) -> dict[str, Any]:
+def _output(program: str) -> dict[str, Any]:
     script = Path(__file__).with_name(program)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

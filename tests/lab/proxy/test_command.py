@@ -74,7 +74,7 @@ def test_it_passes_on_is_spoiled_on_request_and_ends_in_order() -> None:
         (["--to", "127.0.0.1:9"], "short", "shorter than"),
     ],
 )
-def test_what_cannot_be_is_told(arguments: list[str], token: str, said: str) -> None:
+def test_invalid_options_are_reported(arguments: list[str], token: str, said: str) -> None:
     done = subprocess.run(
         command(*arguments),
         capture_output=True,
@@ -99,6 +99,6 @@ def test_addresses(text: str, expected: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "host", ":80", "host:", "host:0", "host:65536", "host:٣", "host:80/path", "a/b:8"]
 )
-def test_what_is_no_address_is_told(text: str) -> None:
+def test_an_invalid_address_is_reported(text: str) -> None:
     with pytest.raises(UsageError):
         address(text)

@@ -293,7 +293,7 @@ def test_what_is_held_is_bounded_and_a_faster_sender_waits() -> None:
     run(test)
 
 
-def test_a_client_that_vanishes_is_cleaned_up_and_the_server_told() -> None:
+def test_a_client_disconnect_is_cleaned_up_and_passed_to_the_server() -> None:
     async def test() -> None:
         async with proxied() as (proxy, upstream):
             _, writer = await asyncio.open_connection("127.0.0.1", proxy.port)

@@ -43,7 +43,7 @@ def never(_: str) -> float:
     return 0.0
 
 
-def play(
+def run_stream(
     toxics: ActiveToxics, time: Time, arrivals: list[tuple[float, bytes]]
 ) -> tuple[list[tuple[float, bytes]], str]:
     """Feeds a line at the given offsets; what passed when (offset), and how it ended: end | cut | stuck."""
@@ -91,7 +91,7 @@ def test_every_byte_passes_in_order_and_then_the_end(
     toxics = ActiveToxics(time)
     for number, effect in enumerate(hit):
         toxics.add(Toxic(f"t{number}", effect, lifetime))
-    out, end = play(toxics, time, arrivals)
+    out, end = run_stream(toxics, time, arrivals)
     assert end == "end"
     assert b"".join(data for _, data in out) == b"".join(data for _, data in arrivals)
 
@@ -103,7 +103,7 @@ def test_no_chunk_comes_earlier_than_its_delay_nor_later_without_cause(
     time = Time()
     toxics = ActiveToxics(time)
     toxics.add(Toxic("slow", Latency(seconds, jitter), 3000))
-    out, _ = play(toxics, time, arrivals)
+    out, _ = run_stream(toxics, time, arrivals)
     assert len(out) == len(arrivals)
     for (offset, _), (passed, _) in zip(arrivals, out, strict=True):
         earliest = offset + max(0.0, seconds - jitter)
@@ -119,7 +119,7 @@ def test_a_limited_line_passes_no_more_than_its_rate_and_no_less(
     time = Time()
     toxics = ActiveToxics(time)
     toxics.add(Toxic("narrow", Bandwidth(rate), 3600))
-    out, _ = play(toxics, time, arrivals)
+    out, _ = run_stream(toxics, time, arrivals)
     for first in range(len(out)):
         total = 0
         for passed, data in out[first:]:
@@ -135,7 +135,7 @@ def test_a_limit_after_a_blackhole_gives_no_credit_for_the_time_that_nothing_pas
     toxics = ActiveToxics(time)
     toxics.add(Toxic("hole", Blackhole(), 100))
     toxics.add(Toxic("narrow", Bandwidth(1000), 1000))
-    out, _ = play(toxics, time, [(0, b"x" * 1000)])
+    out, _ = run_stream(toxics, time, [(0, b"x" * 1000)])
     assert out[0][0] >= 100
     assert out[-1][0] == pytest.approx(101)
 
@@ -144,14 +144,14 @@ def test_a_blackhole_holds_all_until_its_lifetime_is_over() -> None:
     time = Time()
     toxics = ActiveToxics(time)
     toxics.add(Toxic("hole", Blackhole(), 30))
-    assert play(toxics, time, [(0, b"a"), (5, b"b")]) == ([(30, b"a"), (30, b"b")], "end")
+    assert run_stream(toxics, time, [(0, b"a"), (5, b"b")]) == ([(30, b"a"), (30, b"b")], "end")
 
 
 def test_a_reset_comes_after_so_many_bytes_exactly() -> None:
     time = Time()
     toxics = ActiveToxics(time)
     toxics.add(Toxic("cut", Reset(after_bytes=5), 60))
-    out, end = play(toxics, time, [(0, b"abc"), (1, b"defg")])
+    out, end = run_stream(toxics, time, [(0, b"abc"), (1, b"defg")])
     assert (b"".join(data for _, data in out), end) == (b"abcde", "cut")
 
 
@@ -159,7 +159,7 @@ def test_a_slow_close_delays_the_end_only() -> None:
     time = Time()
     toxics = ActiveToxics(time)
     toxics.add(Toxic("late-end", SlowClose(4), 60))
-    out, end = play(toxics, time, [(1, b"all")])
+    out, end = run_stream(toxics, time, [(1, b"all")])
     assert (out, end, time()) == ([(1, b"all")], "end", 1005)
 
 
@@ -193,22 +193,22 @@ def test_a_toxic_is_in_force_for_its_lifetime_and_no_longer(lifetimes: list[floa
 def test_a_toxic_is_addressed_by_its_name() -> None:
     time = Time()
     toxics = ActiveToxics(time)
-    told: list[int] = []
-    tell: Callable[[], None] = lambda: told.append(1)  # noqa: E731 (the very object is forgotten again)
-    toxics.listen(tell)
+    calls: list[int] = []
+    listener: Callable[[], None] = lambda: calls.append(1)  # noqa: E731 (the very object is forgotten again)
+    toxics.listen(listener)
     toxics.add(Toxic("a", Blackhole(), 60))
     toxics.add(Toxic("b", Latency(1), 60))
     with pytest.raises(UsageError, match="already"):
         toxics.add(Toxic("a", Latency(1), 60))
     assert (toxics.remove("a"), toxics.remove("a"), toxics.remove("other")) == (True, False, False)
     assert [found.toxic.name for found in toxics.active()] == ["b"]
-    assert len(told) == 3
+    assert len(calls) == 3
     time.seconds += 61
     assert toxics.remove("b") is False  # it has gone by itself
     toxics.add(Toxic("b", Latency(1), 60))  # and its name is free again
-    toxics.forget(tell)
+    toxics.forget(listener)
     toxics.remove("b")
-    assert len(told) == 4
+    assert len(calls) == 4
 
 
 @pytest.mark.parametrize(
@@ -248,12 +248,12 @@ def delays(effect: Latency) -> list[float]:
     toxics = ActiveToxics(time)
     toxics.add(Toxic("jitter", effect, 3600))
     arrivals = [(number * 10.0, b"x") for number in range(300)]
-    out, end = play(toxics, time, arrivals)
+    out, end = run_stream(toxics, time, arrivals)
     assert end == "end"
     return [passed - arrived for (passed, _), (arrived, _) in zip(out, arrivals, strict=True)]
 
 
-def test_normal_jitter_is_as_wide_as_it_is_told_and_has_tails() -> None:
+def test_normal_jitter_is_as_wide_as_configured_and_has_tails() -> None:
     found = delays(Latency(1.0, 0.2, "normal"))
     assert sum(found) / 300 == pytest.approx(1.0, abs=0.05)  # four standard errors
     assert math.sqrt(sum((one - 1.0) ** 2 for one in found) / 300) == pytest.approx(0.2, rel=0.2)

@@ -49,7 +49,7 @@ class Cluster:
         return self.fleet.known(name).state
 
     async def turn(self, name: str, what: str) -> None:
-        """Tells the stub itself to be ready or unready."""
+        """Makes the stub report ready or unready."""
         async with self.session.post(f"{self.fleet.known(name).url}/turn/{what}") as answer:
             assert answer.status == 200
 

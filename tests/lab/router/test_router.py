@@ -87,7 +87,7 @@ def test_the_least_loaded_replica_gets_the_request() -> None:
     run(test)
 
 
-def test_a_request_and_its_answer_pass_whole_without_what_belongs_to_the_connection() -> None:
+def test_requests_and_responses_pass_without_hop_by_hop_headers() -> None:
     async def test() -> None:
         async with cluster("a") as found:
             body = '{"text": "grüße"}'
@@ -114,7 +114,7 @@ def test_a_path_cannot_leave_what_is_routed() -> None:
             reader, writer = await asyncio.open_connection(url.host, url.port)
             writer.write(b"GET /v1/../turn/unready HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
             answer = await reader.read(-1)
-            assert b'"path": "/v1/../turn/unready"' in answer  # as it was, and so nobody's
+            assert b'"path": "/v1/../turn/unready"' in answer  # unchanged, so it matches no route
             writer.close()
             async with found.session.post("/turn/unready") as refused:
                 assert refused.status == 404
@@ -122,7 +122,7 @@ def test_a_path_cannot_leave_what_is_routed() -> None:
     run(test)
 
 
-def test_a_body_over_the_limit_is_refused_and_nobody_is_asked() -> None:
+def test_a_body_over_the_limit_is_refused_by_the_router() -> None:
     async def test() -> None:
         async with cluster("a") as found:
             assert len((await found.echo("x" * MAX_BODY_BYTES))["body"]) == MAX_BODY_BYTES
@@ -164,8 +164,8 @@ def test_a_killed_replica_is_answered_for_then_replaced_and_eased_in() -> None:
 def test_a_request_that_could_not_be_delivered_goes_to_the_next() -> None:
     async def test() -> None:
         async with cluster("b") as found:
-            nobody = f"http://127.0.0.1:{free_ports(1)[0]}"
-            fleet = ReplicaPool({"a": nobody, "b": found.fleet.known("b").url}, RouterConfig(policy="round-robin"))
+            unused = f"http://127.0.0.1:{free_ports(1)[0]}"
+            fleet = ReplicaPool({"a": unused, "b": found.fleet.known("b").url}, RouterConfig(policy="round-robin"))
             fleet.ready("a")
             fleet.ready("b")
             async with Router(fleet) as router:
@@ -196,7 +196,7 @@ async def ask(router: Router, method: str, path: str) -> tuple[int, bytes]:
     return sent[0]["status"], b"".join(message.get("body", b"") for message in sent)
 
 
-def test_with_nobody_there_the_answer_is_503_and_says_so() -> None:
+def test_without_a_ready_replica_the_answer_is_503() -> None:
     async def test() -> None:
         fleet = ReplicaPool({"a": "http://127.0.0.1:1", "b": "http://127.0.0.1:2"})
         async with Router(fleet) as router:
@@ -293,7 +293,7 @@ def test_a_session_named_in_the_body_stays_with_its_replica() -> None:
     ],
     ids=lambda given: repr(given)[:24],
 )
-def test_whose_session_a_body_is_of(body: bytes, expected: str | None) -> None:
+def test_session_of_a_body(body: bytes, expected: str | None) -> None:
     assert session_of(body) == expected
 
 

@@ -20,7 +20,7 @@ async def call(
         return answer.status, await answer.json(), answer.headers.get("etag", "")
 
 
-def test_knobs_are_turned_by_who_has_seen_them() -> None:
+def test_a_change_needs_the_present_etag() -> None:
     async def test() -> None:
         async with cluster("a", "b") as found:
             status, config, tag = await call(found, "GET", "/admin/config")
@@ -31,7 +31,7 @@ def test_knobs_are_turned_by_who_has_seen_them() -> None:
             status, config, newer = await call(found, "PATCH", "/admin/config", headers=seen, json=change)
             assert (status, config["weights"], config["slow_start_ms"]) == (200, {"b": 0}, 0)
             assert {(await found.echo())["name"] for _ in range(4)} == {"a"}
-            # Whoever still has the old tag would overwrite that.
+            # A client that still has the old ETag would overwrite that.
             status, said, _ = await call(found, "PATCH", "/admin/config", headers=seen, json={"weights": {}})
             assert (status, said["error"]) == (412, "changed")
             status, said, _ = await call(found, "PATCH", "/admin/config", json={"weights": {}})
@@ -120,7 +120,7 @@ def test_a_change_leaves_alone_what_it_does_not_name() -> None:
     assert digest(RouterConfig(weights={"a": 1, "b": 2})) == digest(RouterConfig(weights={"b": 2, "a": 1}))
 
 
-def test_who_asks_again_for_a_replacement_does_not_replace_twice() -> None:
+def test_a_repeated_replace_does_not_replace_twice() -> None:
     async def test() -> None:
         async with cluster("a", "b") as found:
             _, shown, tag = await call(found, "GET", "/admin/replicas")
@@ -136,7 +136,7 @@ def test_who_asks_again_for_a_replacement_does_not_replace_twice() -> None:
     run(test)
 
 
-def test_a_replica_that_drains_is_not_told_twice_to_end() -> None:
+def test_a_draining_replica_gets_no_second_sigterm() -> None:
     async def test() -> None:
         async with cluster("a", "b") as found:
             found.fleet.drain("a")

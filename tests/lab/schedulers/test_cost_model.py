@@ -14,7 +14,7 @@ from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
-from tests.lab.schedulers.made import batch, seconds, works
+from tests.lab.schedulers.samples import batch, seconds, works
 
 SHAPES = ((1, 40), (8, 40), (32, 40), (1, 512), (4, 512), (2, 200))
 
@@ -135,7 +135,7 @@ def due(tokens: int, deadline: float | None) -> Work:
     return Work(999, tokens, 0.0, deadline)
 
 
-def test_who_would_be_late_is_turned_away_with_a_time_to_come_back() -> None:
+def test_a_request_that_would_be_late_is_refused_with_a_retry_after() -> None:
     model = taught(Cost(0.0, 1e-3, 0.0))
     queue = works(1000, 2000)  # three seconds
     assert model.admission(due(100, 3.2), 0.0, queue).admitted

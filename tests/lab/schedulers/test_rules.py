@@ -11,7 +11,7 @@ from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.base import count_cap
 from latdoctor.lab.server.schedulers.batch import Lane, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from tests.lab.schedulers.made import batch, works
+from tests.lab.schedulers.samples import batch, works
 
 
 def filled(scheduler: Scheduler, *lengths: int, apart: float = 0.0) -> Scheduler:
@@ -93,7 +93,7 @@ def test_an_idle_worker_waits_for_company_no_longer_than_allowed(name: Scheduler
     assert scheduler.wake_at(0.1) is None
 
 
-def test_who_waited_for_a_busy_worker_was_not_kept_by_the_timer() -> None:
+def test_a_request_that_waited_for_a_busy_worker_is_no_timeout() -> None:
     assert taken(filled(build(BatchingConfig(max_wait_ms=10)), 40), now=5.0) == [("idle", [0])]
 
 
@@ -152,7 +152,7 @@ def test_without_a_timer_a_request_is_due_only_once_an_arrival_came_after_the_wa
     assert taken(scheduler, now=9.0) == [("arrival", [0, 1])]
 
 
-def test_without_a_timer_who_is_added_late_leaves_with_those_that_came_after() -> None:
+def test_without_a_timer_a_late_addition_is_released_with_later_arrivals() -> None:
     scheduler = build(BatchingConfig(scheduler="no-timer"))
     for work in (Work(0, 9, 1.0), Work(1, 9, 2.0), Work(2, 9, 0.5)):
         scheduler.add(work)
@@ -191,7 +191,7 @@ def test_an_adaptive_wait_waits_exactly_where_it_lowers_the_sum_of_the_latencies
     assert wake is None or wake < start + fixed  # never longer than the call that is saved
 
 
-def test_an_adaptive_wait_waits_for_nobody_while_nothing_is_known() -> None:
+def test_an_adaptive_wait_is_zero_before_the_first_measurement() -> None:
     batching = BatchingConfig(max_wait_ms=1000, adaptive_wait=True)
     assert taken(filled(build(batching), 40)) == [("idle", [0])]
     assert taken(filled(build(batching, CostModel()), 40, 40)) == [("idle", [0, 1])]

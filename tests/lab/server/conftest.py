@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.lab.server.running import Running
+from tests.lab.server.running_server import Running
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from latdoctor.lab.server.config import ModelSettings, ServerConfig, knobs
 from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
 from latdoctor.lab.server.serve import app
 from tests.lab.server.fakes import PATIENCE, FakeModel, fake_backend
-from tests.lab.server.running import ADMIN, Running
+from tests.lab.server.running_server import ADMIN, Running
 
 PATHS = [
     ("GET", "/admin/config"),
@@ -128,7 +128,7 @@ def test_a_change_needs_the_tag_of_what_it_changes(server: Running) -> None:
     assert etag(server) != first  # though all is as it was: who wrote before and is late must not fit again
 
 
-def test_of_two_changes_at_once_one_is_told_of_the_other(server: Running) -> None:
+def test_of_two_concurrent_changes_one_gets_a_stale_etag(server: Running) -> None:
     async def both() -> list[int]:
         headers = {**ADMIN, "if-match": first}
         async with httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False) as client:
@@ -139,8 +139,8 @@ def test_of_two_changes_at_once_one_is_told_of_the_other(server: Running) -> Non
     assert asyncio.run(both()) == [200, 412]
 
 
-def test_who_reads_during_a_change_reads_what_becomes_of_it(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else somebody who lost the answer to a change would take it for not made."""
+def test_a_read_during_a_change_returns_its_outcome(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a client that lost the response to a change would conclude that it was not made."""
     begun, go_on = threading.Event(), threading.Event()
     apply = server.model.apply
 
@@ -238,7 +238,7 @@ def test_a_profile_has_a_sensible_length(shared: Running, seconds: str) -> None:
     assert (answer.status_code, answer.json()["error"]) == (422, "invalid")
 
 
-def test_looks_into_the_running_server(server: Running) -> None:
+def test_debug_endpoints_of_the_running_server(server: Running) -> None:
     server.model.gate.clear()
     asked = [server.asking(text="one")]
     server.model.until_entered()

@@ -15,7 +15,7 @@ from latdoctor.lab.server.config import BatchingConfig, QueueConfig, ServerConfi
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.inference_server import ServerIdentity
 from latdoctor.lab.server.intent_request import MAX_BODY_BYTES, IntentRequest, parse
-from tests.lab.server.running import Running
+from tests.lab.server.running_server import Running
 
 BAD = {
     "empty": (b"", 400, "malformed"),

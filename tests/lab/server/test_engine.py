@@ -117,7 +117,7 @@ def test_a_new_rule_takes_over_what_waits() -> None:
     on_bench(scene)
 
 
-def test_who_has_gone_is_not_computed() -> None:
+def test_a_request_of_a_disconnected_client_is_not_computed() -> None:
     async def scene(bench: Bench) -> None:
         first = await bench.held()
         gone, stays = bench.submit(2), bench.submit(3)
@@ -181,7 +181,7 @@ def test_a_worker_that_lives_is_left_alone() -> None:
     on_bench(scene)
 
 
-def test_what_runs_on_the_worker_tells_its_caller_how_it_ended() -> None:
+def test_a_task_on_the_worker_returns_its_result_or_error() -> None:
     async def scene(bench: Bench) -> None:
         def fails() -> None:
             raise ValueError("no")

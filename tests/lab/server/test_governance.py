@@ -15,7 +15,7 @@ from latdoctor.lab.server.governance import FEWEST, WINDOW, Breaker, Governance,
 from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests, Ticket
 from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from tests.lab.server.running import Running
+from tests.lab.server.running_server import Running
 
 NORMAL, HIGH = IntentRequest(text="a"), IntentRequest(text="a", priority="high")
 
@@ -55,7 +55,7 @@ def test_the_queue_is_bounded(queue: QueueConfig, waiting: tuple[int, ...], toke
     assert shed.value.response().headers["retry-after"] == "2"
 
 
-def test_who_would_be_too_late_is_told_when_to_come_again() -> None:
+def test_a_request_that_would_be_too_late_gets_a_retry_after() -> None:
     judge = governance(ServerConfig(queue=QueueConfig(deadline_ms=1000)), seconds_per_call=0.5)
     assert judge.admit(NORMAL, 10, 100.0, book()) == 101.0
     assert judge.admit(HIGH, 10, 100.0, book(*[10] * 50)) is None

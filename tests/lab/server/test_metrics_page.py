@@ -10,7 +10,7 @@ from itertools import pairwise
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.lab.server.running import Running
+from tests.lab.server.running_server import Running
 
 NAMES = """
 ref_info ref_start_time_seconds ref_requests_total ref_arrivals_total ref_retry_arrivals_total ref_request_seconds
@@ -62,7 +62,7 @@ def test_holds_exactly_the_names_that_were_agreed(page: str) -> None:
     assert [name for name, family in families.items() if not family.samples] == []
 
 
-def test_every_sample_says_whose_it_is_and_has_no_label_more(page: str) -> None:
+def test_every_sample_has_replica_and_backend_and_no_extra_label(page: str) -> None:
     for family in text_string_to_metric_families(page):
         name = family.name + ("_total" if family.type == "counter" else "")
         for sample in family.samples:
@@ -77,7 +77,7 @@ def test_seconds_are_bucketed_finely_enough_up_to_a_minute(page: str) -> None:
     assert all(later / earlier <= 1.51 for earlier, later in pairwise(bounds))
 
 
-def test_sizes_of_batches_are_told_apart_one_by_one_up_to_32(page: str) -> None:
+def test_batch_sizes_up_to_32_have_a_bucket_each(page: str) -> None:
     bounds = [float(bound) for bound in re.findall(r'ref_batch_size_bucket\{[^}]*le="([0-9.e-]+)"', page)]
     assert bounds == [*range(1, 33), 48, 64, 128]
 
@@ -132,7 +132,7 @@ def test_a_body_that_comes_slowly_is_no_time_of_the_server() -> None:
     assert page[("ref_body_seconds_count", "")] == 1
 
 
-def test_latency_is_told_by_the_size_of_the_body() -> None:
+def test_latency_is_recorded_by_body_size() -> None:
     with Running() as server:
         assert [server.ask(text="word " * count).status_code for count in (1, 2, 400)] == [200] * 3
         page = server.page()

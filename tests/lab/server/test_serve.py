@@ -19,7 +19,7 @@ import msgspec
 import pytest
 
 from tests.lab.server.fakes import PATIENCE
-from tests.lab.server.running import ADMIN, TOKEN, Running
+from tests.lab.server.running_server import ADMIN, TOKEN, Running
 
 SMALL = ["--port", "0", "--set", "model.layers=1", "--set", "model.width=64", "--set", "model.precision=fp32"]
 STARTS_WITHIN = 60.0
@@ -77,7 +77,7 @@ class Crowd:
             thread.join(STARTS_WITHIN)
 
 
-def test_told_to_end_it_answers_what_it_has_accepted_and_leaves_in_order() -> None:
+def test_sigterm_drains_accepted_requests_before_exit() -> None:
     """Long requests to a model of the usual size: they queue for longer than the door stays open."""
     accepted = 24
 
@@ -141,7 +141,7 @@ def test_a_profile_shows_what_the_worker_computes() -> None:
     (["--config", "/nowhere/server.yaml"], 2, "cannot be read"),
     (["--set", "memory.backend=cuda"], 2, ""),
 ])  # fmt: skip
-def test_what_cannot_be_served_is_told_before_anything_starts(arguments: Sequence[str], code: int, said: str) -> None:
+def test_invalid_options_are_reported_before_anything_starts(arguments: Sequence[str], code: int, said: str) -> None:
     done = subprocess.run(command(*arguments), capture_output=True, text=True, check=False, timeout=STARTS_WITHIN)
     assert done.returncode == code
     assert said in done.stderr

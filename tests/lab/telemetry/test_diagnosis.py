@@ -1,4 +1,4 @@
-"""Made telemetry is diagnosed as what it is, from its bundle and from its files, and tells nobody what was made."""
+"""Synthetic telemetry is diagnosed correctly, from its bundle and its files, and does not contain the truth."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_cause_is_named_and_no_other(kind: IncidentKind, seed: int, severity
     document = diagnosed(str(tmp_path / "made" / "bundle"))
     assert named(document) == ([kind.cause] if kind.cause and kind.named else [])
     failed = {row["collector"] for row in document["coverage"] if row["status"] == "failed"}
-    # A driver that does not fit its library lets nobody see the GPUs.
+    # With a driver that does not match its library, no GPU is visible.
     assert failed <= ({"nvml"} if kind.id == "infra.driver.mismatch" else set())
 
 
@@ -65,7 +65,7 @@ def test_the_raw_files_are_what_a_user_gives(cause: str, options: tuple[str, ...
 
 
 def test_saved_pages_show_a_full_cache(tmp_path: Path) -> None:
-    """Without times they tell no rates, so that the cause stays a candidate."""
+    """Without timestamps there are no rates, so the cause stays a candidate."""
     write(generate_telemetry("app.kv.pressure", seed=4), tmp_path / "made")
     raw = tmp_path / "made" / "raw"
     document = diagnosed("--metrics", str(raw / "metrics-00.prom"), "--metrics", str(raw / "metrics-10.prom"))
@@ -88,11 +88,11 @@ def test_telemetry_does_not_contain_the_cause(kind: IncidentKind, tmp_path: Path
     files = list(readable(tmp_path / "made"))
     assert files
     for name, text in files:
-        told = f"{name}\n{text}"
-        assert not re.search(r"inject|fault[ -_]agent", told, re.IGNORECASE), name
+        text_read = f"{name}\n{text}"
+        assert not re.search(r"inject|fault[ -_]agent", text_read, re.IGNORECASE), name
         if kind.cause:
-            assert kind.cause not in told, name
-            assert kind.cause.replace(".", "/") not in told, name
+            assert kind.cause not in text_read, name
+            assert kind.cause.replace(".", "/") not in text_read, name
 
 
 @every

@@ -54,7 +54,7 @@ def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
         "    whole = b''.join(parts)\n"
         "    print(hashlib.sha256(whole).hexdigest())"
     )
-    told = [
+    printed = [
         subprocess.run(
             [sys.executable, "-c", code],
             capture_output=True,
@@ -64,8 +64,8 @@ def test_a_seed_gives_the_same_bytes_in_every_process() -> None:
         ).stdout
         for seed in (1, 2)
     ]
-    assert len(told[0].split()) == len(INCIDENT_KINDS)
-    assert told[0] == told[1]
+    assert len(printed[0].split()) == len(INCIDENT_KINDS)
+    assert printed[0] == printed[1]
 
 
 @every

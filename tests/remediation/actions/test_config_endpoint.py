@@ -12,7 +12,7 @@ from latdoctor.remediation.actions import field_values, find_action
 from latdoctor.remediation.actions.config_endpoint import ROUTER_CONFIG, SERVER_CONFIG, flatten, merge_patch
 from latdoctor.remediation.change import Deadline, Refused, State, Value
 from latdoctor.remediation.target import Access, Target
-from tests.lab.server.running import TOKEN, Running
+from tests.lab.server.running_server import TOKEN, Running
 
 
 @pytest.fixture(scope="module")

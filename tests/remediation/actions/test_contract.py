@@ -14,7 +14,7 @@ from latdoctor import remediation
 from latdoctor.remediation.actions import ACTIONS
 from latdoctor.remediation.change import Change, ChangeState, Conflict, Deadline, Unreachable, ensure
 from latdoctor.remediation.playbook import UNDOS
-from tests.lab.server.running import PATIENCE, TOKEN
+from tests.lab.server.running_server import PATIENCE, TOKEN
 from tests.remediation.actions.worlds import SHARED, WORLDS, World
 
 LONG = PATIENCE

@@ -16,7 +16,7 @@ from latdoctor.remediation.actions.operations import RELOAD, REPLACE_REPLICA, SE
 from latdoctor.remediation.admin_api import AdminResponse
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable
 from latdoctor.remediation.target import Access, Target
-from tests.lab.server.running import PATIENCE, TOKEN, Running
+from tests.lab.server.running_server import PATIENCE, TOKEN, Running
 from tests.remediation.actions.worlds import json_page, json_served, routed
 
 

@@ -40,7 +40,7 @@ from latdoctor.remediation.change import (
     state_of_change,
 )
 from latdoctor.remediation.target import Access, Target
-from tests.lab.server.running import PATIENCE
+from tests.lab.server.running_server import PATIENCE
 from tests.remediation.actions.worlds import child, started, threads
 
 

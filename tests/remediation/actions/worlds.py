@@ -31,7 +31,7 @@ from latdoctor.remediation.actions import Action, find_action
 from latdoctor.remediation.actions.process_scheduling import lowest_permitted_nice
 from latdoctor.remediation.change import Change, Deadline, Field, Resource, Values, has_values
 from latdoctor.remediation.target import Access, Target
-from tests.lab.server.running import ADMIN, PATIENCE, TOKEN, Running
+from tests.lab.server.running_server import ADMIN, PATIENCE, TOKEN, Running
 from tests.remediation.actions.wire import Wire
 
 ANY = {**ADMIN, "if-match": "*"}

@@ -28,8 +28,8 @@ Disturbance: TypeAlias = Callable[[InferenceServer, float], AbstractAsyncContext
 Take: TypeAlias = Callable[[MemoryPool], list[BufferLease]]
 
 _EVERY = 0.25  # seconds between two blocks of the loop, or two collections
-_MOST_LEAKED = 512 << 20  # bytes: a leak that is forgotten must not take the machine down
-_MOST_HELD = 2048 * MIB  # a hoard must not take the machine down
+_MOST_LEAKED = 512 << 20  # bytes, so that a leak never takes the machine down
+_MOST_HELD = 2048 * MIB  # bytes, so that it never takes the machine down
 _MOST_SCATTERED = 512  # MiB of an arena that is filled completely for a moment, while other allocations wait
 _HOARDED = (48 << 10, 600 << 10)  # bytes of one block
 _SHORTEST = 48  # tokens that the smallest hole has room for
@@ -40,7 +40,7 @@ _LEAST = 4 << 10  # bytes; less than this is not worth a block
 @asynccontextmanager
 async def block_loop(_: InferenceServer, seconds: float) -> AsyncIterator[None]:
     """Holds the event loop for `seconds` four times a second, as a synchronous call in a handler does."""
-    with _again_and_again(lambda: time.sleep(seconds)):
+    with _repeated(lambda: time.sleep(seconds)):
         yield
 
 
@@ -53,15 +53,15 @@ async def pause_for_garbage(_server: InferenceServer, millions: float) -> AsyncI
         cycle.append(cycle)
         hoard.append(cycle)
     try:
-        with _again_and_again(gc.collect):
+        with _repeated(gc.collect):
             yield
     finally:
         hoard.clear()
 
 
 @contextmanager
-def _again_and_again(disturb: Callable[[], object]) -> Iterator[None]:
-    """Calls `disturb` on the event loop four times a second meanwhile."""
+def _repeated(disturb: Callable[[], object]) -> Iterator[None]:
+    """Calls `disturb` on the event loop four times a second."""
 
     async def repeat() -> None:
         while True:
@@ -127,9 +127,9 @@ def _close(file: IO[bytes], lock: threading.Lock) -> None:
 
 @asynccontextmanager
 async def leak(server: InferenceServer, mebibytes: float) -> AsyncIterator[None]:
-    """Every request leaves so much of the pool's memory behind, up to half a gibibyte in all or what the pool has.
+    """Every request leaks so much of the pool's memory, up to half a gibibyte in all or what the pool has.
 
-    It comes out of the pool in blocks larger than the longest request, so that in the end that still finds room.
+    It is taken from the pool in blocks larger than the longest request, so that at the end that still finds room.
     """
     import torch
 
@@ -139,7 +139,7 @@ async def leak(server: InferenceServer, mebibytes: float) -> AsyncIterator[None]
 
     def keep() -> None:
         nonlocal rest, due
-        with lock, suppress(OutOfMemory):  # nothing is left to be left behind: that is what a leak ends in
+        with lock, suppress(OutOfMemory):  # the pool is full: the end of a leak
             due += mebibytes * MIB / size
             if due >= 1 and rest > 0:  # none is for a request in progress when the disturbance ended
                 due -= 1
@@ -158,7 +158,7 @@ async def leak(server: InferenceServer, mebibytes: float) -> AsyncIterator[None]
 
 @asynccontextmanager
 async def _before(server: InferenceServer, stage: str, disturb: Callable[[], None]) -> AsyncIterator[None]:
-    """Calls `disturb` on the request's thread before each run of `stage` meanwhile."""
+    """Calls `disturb` on the request's thread before each run of `stage`."""
 
     def wrapper(call: Call) -> Call:
         def disturbed(context: RequestContext) -> bool:
@@ -181,7 +181,7 @@ if TYPE_CHECKING:
 @asynccontextmanager
 async def hoard(server: InferenceServer, mebibytes: float) -> AsyncIterator[None]:
     """Holds so much memory of the pool, written to, in blocks of many sizes: less is left for batches, and compaction
-    has more to move. Of a pool that has less it holds all."""
+    has more to move. In a smaller pool it holds everything."""
     size = min(int(mebibytes * MIB), _MOST_HELD)
     async with _holding(server, lambda pool: _hoarded(pool, size)):
         yield
@@ -190,7 +190,7 @@ async def hoard(server: InferenceServer, mebibytes: float) -> AsyncIterator[None
 @asynccontextmanager
 async def fragment(server: InferenceServer, mebibytes: float) -> AsyncIterator[None]:
     """Holds so much memory of an arena, scattered: all that is free, up to its limit, is taken in blocks of many sizes,
-    and every other one is given back. What is free then lies in holes that have room for any request alone and for
+    and every other one is released. The free memory then consists of holes that have room for any request alone and for
     no larger batch."""
     longest = longest_request(server)
     shortest = longest * _SHORTEST // server.live_config.config.queue.max_tokens_per_request
@@ -207,7 +207,7 @@ def longest_request(server: InferenceServer) -> int:
 
 @asynccontextmanager
 async def _holding(server: InferenceServer, take: Take) -> AsyncIterator[None]:
-    """What `take` gives is held meanwhile. It waits for the pool's lock, so it runs off the event loop."""
+    """Holds what `take` returns. It waits for the pool's lock, so it runs off the event loop."""
     loop = asyncio.get_running_loop()
     held = await loop.run_in_executor(server.side_thread, take, server.backend.pool)
     yield
@@ -284,7 +284,7 @@ def _alternating(holes: tuple[int, int], ratio: float) -> Iterator[int]:
 
 
 def _filled(pool: ArenaPool, sizes: Iterator[int], undo: ExitStack) -> Iterator[BufferLease]:
-    """Leases, of which `undo` knows, until neither a hole nor the room below the limit is worth one."""
+    """Leases, registered with `undo`, until neither a hole nor the room below the limit is worth one."""
     import torch
 
     for desired in sizes:

@@ -1,8 +1,7 @@
-"""Makes the kernel reclaim another process's file pages, again and again: process_madvise(2) with MADV_PAGEOUT.
+"""Makes the kernel reclaim another process's file pages repeatedly: process_madvise(2) with MADV_PAGEOUT.
 
-That is what reclaim under a memory limit does, without its danger: pages without a file are left alone, so that
-nothing can run out of memory. A page that comes back soon after it was reclaimed is waited for as memory pressure
-(PSI), with a major fault.
+It has the effect of a memory limit without the danger: pages without a file are spared, so nothing runs out of memory.
+A page that is used again soon after it was reclaimed causes a major fault and counts as memory pressure (PSI).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class _IoVec(ctypes.Structure):
 
 
 class Reclaim:
-    """Of the process, all mapped file pages but `share` of them, another part in each round."""
+    """Reclaims all mapped file pages of a process but `share` of them, another part in each round."""
 
     def __init__(self, pid: int, share: float) -> None:
         """Raises OperationError where the process cannot be reached."""
@@ -83,7 +82,7 @@ class Reclaim:
     def _page_out(self, one: Range) -> None:
         vector = _IoVec(*one)
         done = self._libc.syscall(PROCESS_MADVISE, self._process, ctypes.byref(vector), 1, MADV_PAGEOUT, 0)
-        # What else may go wrong is of one mapping (locked, unmapped meanwhile), and the next is tried.
+        # Other errors concern one mapping (locked, already unmapped), and the next is tried.
         if done < 0 and (number := ctypes.get_errno()) in (errno.EPERM, errno.EACCES, errno.ENOSYS):
             what = f"reclaiming the pages of process {self._pid} is not possible: {os.strerror(number)}"
             raise OperationError(what, next_step=_NEEDED)

@@ -162,7 +162,7 @@ class ActiveToxics:
 
 
 class ForwardBytes(Struct, frozen=True):
-    """These bytes go on now."""
+    """These bytes are passed on now."""
 
     data: bytes
 
@@ -174,7 +174,7 @@ class WaitUntil(Struct, frozen=True):
 
 
 class EndStream(Struct, frozen=True):
-    """The stream's end goes on now."""
+    """The end of the stream is passed on now."""
 
 
 class ResetConnection(Struct, frozen=True):
@@ -184,8 +184,8 @@ class ResetConnection(Struct, frozen=True):
 class _Chunk(Struct):
     data: bytes
     arrived: float
-    luck: float  # its part of the uniform jitter, −1..1
-    normal: float  # its part of the normal one, in standard deviations
+    uniform: float  # its draw of the uniform jitter, −1..1
+    normal: float  # its draw of the normal jitter, in standard deviations
 
 
 class ToxicStream:
@@ -225,7 +225,7 @@ class ToxicStream:
         return EndStream() if now >= due else _wait(due, effect)
 
     def _step_chunk(self, now: float, effect: CombinedToxics, chunk: _Chunk) -> ForwardBytes | WaitUntil:
-        due = chunk.arrived + max(0.0, effect.latency + effect.jitter * chunk.luck + effect.deviation * chunk.normal)
+        due = chunk.arrived + max(0.0, effect.latency + effect.jitter * chunk.uniform + effect.deviation * chunk.normal)
         size = len(chunk.data)
         if effect.reset_after is not None:
             size = min(size, effect.reset_after - self.passed)

@@ -1,1 +1,1 @@
-"""The reference inference server: an intent model behind a dynamic batcher, with every knob a playbook turns."""
+"""The reference inference server: an intent model behind a dynamic batcher, with every knob that playbooks change."""

@@ -14,7 +14,7 @@ from latdoctor.errors import OperationError
 
 
 class AccessLogEntry(Struct, frozen=True, omit_defaults=True):
-    """A line. Times are UTC; `entry` is when the first line of the request came.
+    """A line. Times are UTC; `entry` is when the first line of the request arrived.
 
     `seconds` is not their difference: it is measured with a monotonic clock, and of an answered request it is the
     server's own time, from its whole body on. `stages` are the seconds of it that a computed answer spent in each.
@@ -31,7 +31,7 @@ class AccessLogEntry(Struct, frozen=True, omit_defaults=True):
 
 
 class AccessLog:
-    """Appends lines; safe from every thread. A disk that fails is reported once and costs no request."""
+    """Appends lines; safe from every thread. A disk error is reported once and fails no request."""
 
     def __init__(self, path: Path) -> None:
         """Raises OperationError where the file cannot be opened."""

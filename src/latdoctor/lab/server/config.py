@@ -1,4 +1,4 @@
-"""Every knob of the server, in one schema that says which can be turned live and which need a restart.
+"""Every knob of the server, in one schema that records which are live and which need a restart.
 
 The admin interface reads and patches this value as a whole.
 """
@@ -61,7 +61,7 @@ class QueueConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MemoryConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Where buffers come from. `returning` gives every large block back to the kernel: the allocation storm."""
+    """The allocator of buffers. `returning` returns every large block to the kernel: the allocation storm."""
 
     backend: Annotated[Literal["glibc", "arena", "cuda"], Meta(extra=_RESTART)] = "glibc"
     glibc: Annotated[Literal["default", "pooled", "returning"], Meta(extra=_LIVE)] = "pooled"
@@ -81,7 +81,7 @@ class GovernanceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     breaker_open_ms: Milliseconds = 2000
     lanes: LiveFlag = False
     lane_boundary_tokens: Annotated[int, Meta(ge=1, le=4096, extra=_LIVE)] = 200
-    lane_age_ms: Milliseconds = 250  # a long request that waited longer has the next turn
+    lane_age_ms: Milliseconds = 250  # a long request that waited longer is next
     fallback_ms: Milliseconds = 0
     standby: Annotated[Literal["off", "auto", "on"], Meta(extra=_LIVE)] = "off"
     retry_budget: Annotated[float, Meta(ge=0, le=1, extra=_LIVE)] = 0.0  # share of requests that may be retries; 0: any
@@ -110,7 +110,7 @@ class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Conversation state."""
 
     ttl_s: Annotated[float, Meta(ge=0, le=86_400, extra=_LIVE)] = 3600
-    window_turns: Annotated[int, Meta(ge=0, le=1000, extra=_LIVE)] = 5  # 0: no bound
+    window_turns: Annotated[int, Meta(ge=0, le=1000, extra=_LIVE)] = 5  # 0: unlimited
     max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra=_LIVE)] = 10_000
 
 
@@ -125,7 +125,7 @@ class DependencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
         """Raises ValueError."""
         if self.address:
             parts = urlsplit(self.url)
-            if parts.scheme != "http" or not parts.hostname or not parts.port:  # a wrong port raises by itself
+            if parts.scheme != "http" or not parts.hostname or not parts.port:  # urlsplit raises for a wrong port
                 raise ValueError(f"address is {self.address!r}, and must be HOST:PORT")
 
     @property
@@ -170,7 +170,7 @@ def patched(config: ServerConfig, patch: Mapping[str, Any], *, strict: bool = Tr
 
 
 def changed_restart_knobs(before: ServerConfig, after: ServerConfig) -> tuple[str, ...]:
-    """The knobs that differ and cannot be turned while the server runs, as `group.knob`."""
+    """The knobs that differ and need a restart, as `group.knob`."""
     live = dict(knobs())
     old, new = msgspec.to_builtins(before), msgspec.to_builtins(after)
     changed = [f"{group}.{name}" for group in old for name in old[group] if old[group][name] != new[group][name]]
@@ -178,7 +178,7 @@ def changed_restart_knobs(before: ServerConfig, after: ServerConfig) -> tuple[st
 
 
 def knobs() -> Iterator[tuple[str, bool]]:
-    """Every knob as `group.knob`, and whether it can be turned live."""
+    """Every knob as `group.knob`, and whether it is live."""
     for group in msgspec.structs.fields(ServerConfig):
         for field in msgspec.structs.fields(group.type):
             info = msgspec.inspect.type_info(field.type)
@@ -232,7 +232,7 @@ def _texts(file: Path) -> dict[str, dict[str, Any]]:
 def _entries(node: strict_yaml.Node, problems: list[Problem]) -> list[tuple[str, strict_yaml.Node]]:
     if isinstance(node.value, dict):
         return list(node.value.items())
-    problems.append(Problem(node.where, "here a mapping is needed"))
+    problems.append(Problem(node.where, "a mapping is expected here"))
     return []
 
 

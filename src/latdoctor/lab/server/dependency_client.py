@@ -16,7 +16,7 @@ from latdoctor.lab.server.metrics import ServerMetrics
 if TYPE_CHECKING:
     import aiohttp
 
-KEYS = 1024  # different things that the store is asked for
+KEYS = 1024  # distinct keys that are requested
 _MOST_BYTES = 64 * 1024
 _MOST_CONNECTIONS = 256
 OK = 200

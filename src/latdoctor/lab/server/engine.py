@@ -32,7 +32,7 @@ T = TypeVar("T")
 class Engine:
     """One worker, its queue and its replacement. All methods are called on the event loop unless they say otherwise.
 
-    `clock` gives seconds of a monotonic clock; `scheduler_factory` makes the rule for a configuration.
+    `clock` gives seconds of a monotonic clock; `scheduler_factory` builds the scheduler for a configuration.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Engine:
         self._ids = itertools.count(1)
         self._worker: Worker | None = None
         self._leaving: Worker | None = None  # to be replaced as soon as it has ended
-        self._before = ThreadUsage()  # what the workers before this one had used
+        self._before = ThreadUsage()  # of the workers before this one
 
     def start(self) -> None:
         """Starts the worker; needs the running event loop."""
@@ -70,14 +70,14 @@ class Engine:
 
     @property
     def worker(self) -> Worker:
-        """The thread of the moment. Raises OperationError before the start."""
+        """The present thread. Raises OperationError before the start."""
         if self._worker is None:
             raise OperationError("the worker was not started")
         return self._worker
 
     @property
     def usage(self) -> ThreadUsage:
-        """What all workers so far have used. Any thread."""
+        """The total usage of all workers so far. Any thread."""
         return self._before + (self._worker.usage if self._worker else ThreadUsage())
 
     def submit(self, tokens: int, model_input: ModelInput, *, lane: Lane, deadline: float | None) -> Ticket:
@@ -90,26 +90,26 @@ class Engine:
         return ticket
 
     def drop(self, ticket: Ticket) -> bool:
-        """Forgets a ticket that still waits; False where its computation has begun or is done."""
+        """Removes a ticket that still waits; False where its computation has begun or is done."""
         if not self.pending.take([ticket.work.id]):
             return False
         self._send(Drop(frozenset({ticket.work.id})))
         return True
 
     def reschedule(self, config: ServerConfig) -> None:
-        """Another rule from now on; what waits passes over to it."""
+        """Another scheduler from now on; it takes over the waiting requests."""
         self._config = config
         self._send(ReplaceScheduler(lambda: self._factory(config)))
 
     async def on_worker(self, run: Callable[[], T]) -> T:
-        """What `run` gives on the worker's thread, between two batches. Raises what it raises, or Unavailable."""
+        """The result of `run` on the worker's thread, between two batches. Raises what it raises, or Unavailable."""
         outcome: Future[Any] = Future()
         self._send(Task(run, outcome))
         result: T = await asyncio.wrap_future(outcome)
         return result
 
     async def renew(self, seconds: float) -> None:
-        """Another worker instead of this one, once that has done what it computes now. What waits is kept.
+        """Replaces the worker after its present batch. Waiting requests are kept.
 
         Raises Unavailable where it has not ended within `seconds`: then it is replaced when it does.
         """
@@ -141,7 +141,7 @@ class Engine:
         _hand_over(lost, self.worker)
 
     def stop(self) -> Worker | None:
-        """No more work comes; the thread ends after what it computes now. The caller joins it off the loop."""
+        """Ends the thread after the present batch. The caller joins it off the event loop."""
         self._leaving = None
         if self._worker is not None:
             self._send(Stop())

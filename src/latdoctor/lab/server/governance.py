@@ -13,16 +13,16 @@ from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests
 from latdoctor.lab.server.schedulers.batch import Lane, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 
-WINDOW = 5.0  # seconds of answers that the P99 is taken of
-FEWEST = 20  # answers below which no P99 is believed
+WINDOW = 5.0  # seconds of answers in the P99
+FEWEST = 20  # minimum number of answers for a P99
 _JUDGE_EVERY = 0.25  # seconds between two evaluations
 _MOST = 4096  # answers remembered
 
 
 class Breaker:
-    """Opens when the P99 exceeds its limit, and closes after a time; then the latency is measured anew.
+    """Opens when the P99 exceeds its limit, and closes after a time; then it measures the latency again.
 
-    Seconds of a monotonic clock. `note` is called with the shared lock held; `is_open` from everywhere.
+    Seconds of a monotonic clock. `note` is called with the shared lock held; `is_open` from any thread.
     """
 
     def __init__(self) -> None:
@@ -59,15 +59,15 @@ class Breaker:
 
 
 class RetryBudget:
-    """The share of requests that may be retries, over ten seconds (Google SRE pending, chapter 21: at most 10 %)."""
+    """The share of requests that may be retries, over ten seconds (Google SRE book, chapter 21: at most 10 %)."""
 
     SECONDS = 10
 
     def __init__(self) -> None:
-        self._seconds: deque[list[int]] = deque(maxlen=self.SECONDS)  # [second, requests, retries let in]
+        self._seconds: deque[list[int]] = deque(maxlen=self.SECONDS)  # [second, requests, retries admitted]
 
     def allows(self, *, is_retry: bool, now: float, share: float) -> bool:
-        """Counts one request in; False for a retry over the budget. A share of 0 allows any."""
+        """Counts one request; False for a retry over the budget. A share of 0 allows any."""
         second = int(now)
         if not self._seconds or self._seconds[-1][0] != second:
             self._seconds.append([second, 0, 0])
@@ -84,9 +84,9 @@ class RetryBudget:
 
 
 class Governance:
-    """Judges requests by the configuration of the moment. Called on the event loop, but for the two named below.
+    """Judges requests by the present configuration. Called on the event loop, except for the two methods that differ.
 
-    While the breaker is open the light model answers (`standby: auto`), or long requests are turned away.
+    While the breaker is open the light model answers (`standby: auto`), or long requests are refused.
     A request of high priority passes breaker and deadline.
     """
 
@@ -101,7 +101,7 @@ class Governance:
         self._config = config
 
     def arrived(self, intent_request: IntentRequest) -> None:
-        """Counts a request in. Raises LoadShed for a retry over the budget."""
+        """Counts a request. Raises LoadShed for a retry over the budget."""
         share = self._config.governance.retry_budget
         if not self._retries.allows(is_retry=intent_request.attempt > 0, now=self._clock(), share=share):
             raise LoadShed(429, "retry-budget", "too many requests come in again", retry_after=RetryBudget.SECONDS)
@@ -115,7 +115,7 @@ class Governance:
     def admit(
         self, intent_request: IntentRequest, tokens: int, received: float, pending: PendingRequests
     ) -> float | None:
-        """The deadline of a request that is let in, or None where it has none. Raises LoadShed."""
+        """The deadline of an admitted request, or None where it has none. Raises LoadShed."""
         queue = self._config.queue
         # An empty queue admits any request: one larger than the token limit would never be served otherwise.
         if pending.depth and (pending.depth >= queue.max_requests or pending.tokens + tokens > queue.max_tokens):

@@ -35,7 +35,7 @@ Text = Annotated[str, Meta(max_length=MAX_BODY_BYTES)]
 class IntentRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A client's request: the intent of a text, or of so many seconds of audio.
 
-    `transcript` are the texts of the session's turns before, oldest first, as chat clients send them along. It is read
+    `transcript` are the texts of the session's turns before, oldest first, as chat clients send them. It is read
     only where the server has lost the session.
     """
 
@@ -53,7 +53,7 @@ _SPEECH = re.compile(r"\w")
 
 
 def parse(body: bytes) -> IntentRequest:
-    """The request in `body`. Raises BadRequest: 400 not JSON, 413 too large, 422 JSON that makes no sense."""
+    """The request in `body`. Raises BadRequest: 400 not JSON, 413 too large, 422 invalid values."""
     if len(body) > MAX_BODY_BYTES:
         raise too_large()
     try:
@@ -75,13 +75,13 @@ def too_large(*, close: bool = False) -> BadRequest:
     return BadRequest(413, "too-large", f"a body may have {MAX_BODY_BYTES} bytes", close=close)
 
 
-# A client that is still sending would not read why it was refused: up to here its bytes are read and thrown away.
+# A client that is still sending would not read the refusal: up to here its bytes are read and discarded.
 MAX_IGNORED_BYTES = 4 << 20
 BODY_SECONDS = 10.0  # how long a client may take to send it
 
 
 async def read(request: Request, seconds: float = BODY_SECONDS) -> bytes:
-    """The whole body. Raises BadRequest (413, 408) where it is too large or comes too slowly, ClientDisconnect."""
+    """The whole body. Raises BadRequest (413, 408) where it is too large or too slow, ClientDisconnect."""
     declared = request.headers.get("content-length", "")
     announced = int(declared[:20]) if declared.isdigit() else 0
     if announced > MAX_IGNORED_BYTES or (announced > MAX_BODY_BYTES and "expect" in request.headers):
@@ -140,7 +140,7 @@ class RequestContext:
     own: Sequence[int] = ()  # token ids of the text
     input: ModelInput = ()
     tokens: int = 0  # the length the scheduler sees: the request's own and its history's
-    feature: tuple[float, ...] | None = None  # what the dependency knows
+    feature: tuple[float, ...] | None = None  # from the dependency
     queued: float = 0.0
     computed: ModelAnswer | None = None
     intent: str = ""
@@ -150,7 +150,7 @@ class RequestContext:
 
 
 class RequestTiming(Struct, frozen=True):
-    """Where the time of one answer went, in seconds of the server's monotonic clock; `received`: the body was whole."""
+    """The times of one answer, in seconds of the server's monotonic clock; `received`: the body was whole."""
 
     received: float
     queued: float
@@ -192,7 +192,7 @@ class PendingRequests:
             self._tokens += ticket.work.tokens
 
     def take(self, ids: Iterable[int]) -> tuple[Ticket, ...]:
-        """Removes and returns those of `ids` that still wait; the others were given up by their clients."""
+        """Removes and returns those of `ids` that still wait; the clients of the others have disconnected."""
         with self._lock:
             taken = tuple(ticket for id_ in ids if (ticket := self._tickets.pop(id_, None)) is not None)
             self._tokens -= sum(ticket.work.tokens for ticket in taken)

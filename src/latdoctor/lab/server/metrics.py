@@ -19,7 +19,7 @@ CONTENT_TYPE = CONTENT_TYPE_LATEST
 _FROM_TO = "From a request's whole body to its answer's being handed to the network"
 FIXED = ("replica", "backend")
 
-# Known label values are shown from the start: a counter that is 0 says more than one that is missing.
+# Known label values are shown from the start: a counter of 0 is more informative than a missing one.
 STATUSES = ("200", "400", "413", "422", "429", "500", "503")
 REASONS = ("full", "tokens", "waste", "idle", "age", "timeout", "alone", "arrival", "seconds", "bucket")
 LANES = ("all", "short", "long")
@@ -150,7 +150,7 @@ class BatchMetrics:
             self._metrics.queue_wait[work.lane].observe(now - work.arrived)
 
     def cut(self) -> None:
-        self._cost_model.abandoned()  # what one part takes says nothing about the whole
+        self._cost_model.abandoned()  # the time of one part does not predict the whole
 
     def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None:
         self._cost_model.finished(now)
@@ -171,4 +171,4 @@ class BatchMetrics:
             metrics.shared_longest.observe(max(work.tokens for work in batch.works))
 
     def sampled(self) -> None:
-        self.torch_threads = self._read_threads()  # it is a thread's own number: asked where the work is done
+        self.torch_threads = self._read_threads()  # each thread has its own number

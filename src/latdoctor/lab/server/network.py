@@ -63,7 +63,7 @@ class EncoderLayer(nn.Module):
 
 
 def naive_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-    """Attention as it is written in the paper: the whole matrix of weights is made, and read again."""
+    """Attention as in the original paper: the whole matrix of weights is written to memory and read again."""
     weights = query @ key.transpose(-2, -1) / math.sqrt(query.shape[-1])
     if mask is not None:
         weights = weights.masked_fill(~mask, -math.inf)
@@ -71,7 +71,7 @@ def naive_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
 
 
 class Encoder(nn.Module):
-    """States in, logits out; what turns tokens and frames into states is `embed`'s business."""
+    """From states to logits; IntentModel turns tokens and frames into states."""
 
     def __init__(
         self, *, layers: int, width: int, intents: int, positions: int = POSITIONS, attention: Attention = "sdpa"
@@ -104,7 +104,7 @@ def layers_of(version: str, layers: int) -> int:
 
 @torch.no_grad()
 def draw_weights(encoder: Encoder, version: str) -> str:
-    """Puts in the weights of `version`, the same wherever they are drawn, and gives their digest.
+    """Draws the weights of `version`, the same on every machine, and returns their digest.
 
     They are uniform: unlike normal ones, they are the same to the last bit on every processor. Matrices have variance
     1/inputs, so that states keep their size; what a layer adds is scaled by 1/sqrt(2·layers), as in GPT-2 (Radford et
@@ -125,7 +125,7 @@ def draw_weights(encoder: Encoder, version: str) -> str:
         if name.endswith((".out.weight", ".outer.weight")):
             deviation /= math.sqrt(2 * len(encoder.layers))
         drawn = (drawn - 0.5) * np.float32(math.sqrt(12) * deviation)
-        if name.endswith(".outer.weight"):  # else GELU's mean adds the same vector to every state: all look alike
+        if name.endswith(".outer.weight"):  # else GELU's mean adds the same vector to every state, and all become alike
             drawn -= drawn.mean(-1, keepdims=True)
         weights.copy_(torch.from_numpy(drawn))
     return digest.hexdigest()[:16]
@@ -185,7 +185,7 @@ LENGTHS = (64, 128, 256, 512)
 Backend = Callable[[torch.fx.GraphModule, list[Any]], Callable[..., Any]]
 
 # How many shapes torch may know of one network; by default it gives up after 8, or 256 of all networks together, and
-# runs uncompiled without a word.
+# runs uncompiled without a message.
 _SHAPES = 8192
 
 
@@ -222,7 +222,7 @@ class Compilations:
         self.seconds = 0.0
 
     def compiled(self, network: nn.Module, backend: Backend) -> Callable[..., Tensor]:
-        """`network`, compiled for each new shape when it first comes."""
+        """`network`, compiled at the first batch of each shape."""
 
         def counting(graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
             with self._lock:
@@ -241,7 +241,7 @@ class Compilations:
 
     @contextmanager
     def _timed(self) -> Iterator[None]:
-        """Adds up what the calling thread compiles meanwhile: capture, guards and backend."""
+        """Adds the compile time of the calling thread in the context: capture, guards and backend."""
         began: list[float] = []
 
         def begin(_: object) -> None:

@@ -12,7 +12,7 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
-NOT_FOUND = 127  # what a shell says
+NOT_FOUND = 127  # the exit code of a shell for it
 
 
 def main(arguments: list[str]) -> int:
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     parent, program = int(arguments[0]), arguments[1:]
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:
-        return 1  # it died before the kernel knew
+        return 1  # it ended before prctl took effect
     try:
         os.execvp(program[0], program)  # noqa: S606 (no shell is the point)
     except OSError as error:

@@ -33,7 +33,7 @@ class ReplicaState(StrEnum):
 
 
 class Replica(Struct):
-    """One replica as the router knows it. Only `ReplicaPool` changes it."""
+    """One replica. Only `ReplicaPool` changes it."""
 
     name: str
     url: str  # http://host:port

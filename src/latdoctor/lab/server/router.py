@@ -1,7 +1,7 @@
 """HTTP router in front of the replicas: every request under /v1/ goes to one of them. With its metrics page.
 
 A request that could not be delivered at all goes to the next replica. One that was delivered and lost is answered
-503, never sent twice: the replica may have computed it.
+503 and never sent twice: the replica may have computed it.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class Router:
             return Response(status_code=CLIENT_GONE)
 
     async def _unless_gone(self, request: Request, body: bytes, arrived: float) -> Response:
-        """The answer; a client that goes away takes its request back, so that the replica need not compute it."""
+        """The answer; the request is cancelled at the replica if the client disconnects."""
         response = asyncio.create_task(self._ask(request, body, arrived))
         disconnect = asyncio.create_task(_gone(request))
         try:

@@ -1,4 +1,4 @@
-"""`latdoctor lab serve --replicas N`: the same server several times over on this machine, behind a router."""
+"""`latdoctor lab serve --replicas N`: several servers on this machine behind a router."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
     router = RouterOptions(
         commands(options, replicas),
         config,
-        SupervisorTimeouts(drain=GRACE_SECONDS + DRAIN_SECONDS + 5),  # as long as a replica takes at most by itself
+        SupervisorTimeouts(drain=GRACE_SECONDS + DRAIN_SECONDS + 5),  # the longest time that a replica takes to end
         options.host,
         options.port,
         options.admin_token,
@@ -120,7 +120,7 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
 
 
 def commands(options: ServeOptions, replicas: int) -> tuple[ReplicaCommand, ...]:
-    """How each replica is started: on a free port of its own, all else alike. The token goes by the environment."""
+    """The command of each replica, on a free port of its own. The token is passed in the environment."""
     log, agent = options.access_log, ("--fault-agent",) if options.agent else ()
     shared = (*agent, *(f"--set={setting}" for setting in settings(options.config)))
     return tuple(

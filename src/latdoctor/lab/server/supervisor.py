@@ -21,11 +21,11 @@ from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState
 
 
 class ReplicaCommand(Struct, frozen=True):
-    """How one replica is started, and where it then answers."""
+    """The command of one replica, and its address."""
 
     name: str
     argv: tuple[str, ...]
-    url: str  # http://host:port, as the pool knows it
+    url: str  # http://host:port, the same as in the pool
     ready_path: str = "/readyz"  # 200: ready; anything else: not
     environment: dict[str, str] = {}  # added to the supervisor's own
     log: str = ""  # a file for its output; empty: stderr is inherited, stdout discarded
@@ -66,7 +66,7 @@ class Supervisor:
         self._keepers = [asyncio.create_task(self._keep(command, self._session)) for command in self._commands]
 
     async def stop(self) -> None:
-        """SIGTERM to all, SIGKILL to those who have not ended in time. Returns when all have ended."""
+        """SIGTERM to all, SIGKILL to those that have not ended in time. Returns when all have ended."""
         for keeper in self._keepers:
             keeper.cancel()
         if self._keepers:
@@ -133,7 +133,7 @@ class Supervisor:
     async def _watch(
         self, command: ReplicaCommand, process: asyncio.subprocess.Process, session: aiohttp.ClientSession
     ) -> None:
-        """Asks for as long as the process runs; ends the process where it does not become ready."""
+        """Probes while the process runs; ends the process where it does not become ready."""
         deadline, failed = time.monotonic() + self._patience.start, 0
         while True:
             status = await _probe(session, command)

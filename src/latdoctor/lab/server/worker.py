@@ -1,8 +1,8 @@
 """The thread that computes: it alone owns the scheduler and runs the model.
 
-Messages arrive in its inbox; results go to the event loop through `call_soon_threadsafe` only. A batch that
-memory does not suffice for is halved until it does; a request that is too much alone is refused. Whatever else
-escapes from a computation ends the thread; the engine then answers for its batch and starts another.
+Messages arrive in its inbox; results are passed to the event loop through `call_soon_threadsafe` only. A batch that
+does not fit into memory is halved until it does; a single request that does not fit is refused. Any other exception of
+a computation ends the thread; the engine then answers the requests of its batch and starts another thread.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class WorkerObserver(Protocol):
     def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None: ...
 
     def sampled(self) -> None:
-        """From time to time, and whenever the worker comes to rest."""
+        """From time to time, and whenever the worker becomes idle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,14 +106,14 @@ class ReplaceScheduler:
 
 
 class Stop:
-    """No more work comes."""
+    """The last message: the worker ends."""
 
 
 Message: TypeAlias = Task | Enqueue | Drop | ReplaceScheduler | Stop
 
 
 class Worker(threading.Thread):
-    """One run of the loop: take a batch, compute it, hand the answers over, look at the inbox."""
+    """The loop: take a batch, compute it, deliver the answers, read the inbox."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class Worker(threading.Thread):
     ) -> None:
         super().__init__(name="latdoctor-worker", daemon=True)
         self.inbox: queue.SimpleQueue[Message] = queue.SimpleQueue()
-        self.current: tuple[Ticket, ...] = ()  # what a lost worker leaves behind
+        self.current: tuple[Ticket, ...] = ()  # in progress when a worker is lost
         self.usage = ThreadUsage()
         self.stopped = False
         self._scheduler = scheduler
@@ -147,7 +147,7 @@ class Worker(threading.Thread):
                 self._rest()
 
     def _drain(self) -> None:
-        """Takes what lies in the inbox, one work at a time: a rule may release on an arrival."""
+        """Handles the messages in the inbox, one request at a time: a rule may release on an arrival."""
         while True:
             try:
                 message = self.inbox.get_nowait()
@@ -161,7 +161,7 @@ class Worker(threading.Thread):
         now = self._clock()
         wake = self._scheduler.wake_at(now)
         try:
-            # A wake-up that is already due still sleeps a moment: a rule that errs must not spin the processor.
+            # Even a wake-up that is already due sleeps a moment, so that a wrong rule does not busy-loop.
             message = self.inbox.get(timeout=None if wake is None else max(0.0002, wake - now))
         except queue.Empty:
             return
@@ -201,7 +201,7 @@ class Worker(threading.Thread):
 
     def _compute(self, batch: Batch) -> None:
         self.current = tickets = self._pending.take(work.id for work in batch.works)
-        if not tickets:  # every client has gone meanwhile
+        if not tickets:  # every client has disconnected
             return
         kept = Batch(tuple(ticket.work for ticket in tickets), batch.reason)
         self._watcher.started(kept, self._clock())
@@ -242,13 +242,13 @@ class Worker(threading.Thread):
 
 
 def _deliver(answers: Sequence[tuple[Ticket, ModelAnswer]]) -> None:
-    """On the event loop: those who still wait get their answer."""
+    """On the event loop: answers the requests that still wait."""
     for ticket, computed in answers:
         if not ticket.answer.done():
             ticket.answer.set_result(computed)
 
 
 def _refuse(ticket: Ticket, error: OutOfMemory) -> None:
-    """On the event loop: there is no memory for this one now, and there may be in a second."""
+    """On the event loop: refuses the request; a second later there may be memory for it."""
     if not ticket.answer.done():
         ticket.answer.set_exception(Unavailable("out-of-memory", error.what, retry_after=1))

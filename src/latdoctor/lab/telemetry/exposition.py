@@ -8,7 +8,7 @@ Labels = Mapping[str, str]
 
 
 class ExpositionWriter:
-    """Gathers the lines of one page; `common` labels are put on every sample."""
+    """Gathers the lines of one page; every sample has the `common` labels."""
 
     def __init__(self, common: Labels) -> None:
         self._common = dict(common)
@@ -27,7 +27,7 @@ class ExpositionWriter:
         self.sample(name, value, labels)
 
     def histogram(self, name: str, message: str, bounds: Sequence[float], counts: Sequence[int], total: float) -> None:
-        """`counts` has one entry for each of `bounds`, and one for what lies above the last."""
+        """`counts` has one entry for each of `bounds`, and one for values above the last."""
         self.family(name, "histogram", message)
         below = 0
         for bound, count in zip(bounds, counts, strict=False):

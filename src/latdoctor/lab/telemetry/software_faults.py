@@ -119,7 +119,7 @@ def cuda_errors(fault: FaultParameters) -> SyntheticIncident:
 
 
 def driver_mismatch(fault: FaultParameters) -> SyntheticIncident:
-    """An update without a reload, or an image that wants a newer driver: workers that start again find no GPU."""
+    """An update without a reload, or an image that needs a newer driver: restarted workers find no GPU."""
     rng = fault.rng
     host = random_machine(rng, SERVED, at_least=2)
     gone = max(1, round(fault.between(0.2, 0.6) * host.count))

@@ -14,5 +14,5 @@ _BACKENDS: dict[str, Callable[[MemoryConfig], MemoryPool]] = {"glibc": GlibcPool
 
 
 def build(config: MemoryConfig) -> MemoryPool:
-    """The pool that `config` asks for. Raises UsageError where this machine has no such backend."""
+    """The pool for `config`. Raises UsageError where this machine has no such backend."""
     return _BACKENDS[config.backend](config)

@@ -1,10 +1,10 @@
-"""An allocator of our own over real memory segments: what CUDA's caching allocator is, on a machine without a GPU.
+"""An allocator over real memory segments, like CUDA's caching allocator, on a machine without a GPU.
 
 A pool is reserved (and touched) at the start as one segment, with a share kept for long inputs; what does not fit there
-goes into further segments of `segment_mib`, up to `limit_mib`. At the limit, segments that are wholly free are given
-back and the request is tried once more, as CUDA's allocator does, with a smaller segment if need be. Compaction
+goes into further segments of `segment_mib`, up to `limit_mib`. At the limit, empty segments are
+released and the request is tried once more, as CUDA's allocator does, with a smaller segment if need be. Compaction
 copies everything that is held into other segments; its cost grows with what is in use, and allocations wait for it.
-The old segments are given back, or, where compaction comes again and again, kept to copy into the next time (two
+The old segments are released, or, with periodic compaction, kept as the target of the next one (two
 spaces, as in C. J. Cheney, A Nonrecursive List Compacting Algorithm, 1970).
 """
 
@@ -102,7 +102,7 @@ class ArenaPool(MemoryPool):
             self._freed.notify_all()
 
     def _is_too_much(self, segment: Segment) -> bool:
-        """Whether `segment` goes back as soon as nothing in it is used."""
+        """Whether `segment` is released as soon as it is empty."""
         if not self._config.reuse_buffers and segment is not self._pool_segment:
             return True
         return self._layout.reserved > self._config.limit_mib * MIB
@@ -265,7 +265,7 @@ class ArenaPool(MemoryPool):
         return segment
 
     def _unmap(self, segment: Segment) -> None:
-        """Drops a segment; the kernel has it back as soon as no tensor looks into it any more."""
+        """Drops a segment; the kernel gets it back as soon as no tensor uses it."""
         self._layout.remove(segment)
         del self._memory[segment.id]
         self._pools.discard(segment.id)

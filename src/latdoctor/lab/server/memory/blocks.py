@@ -1,6 +1,6 @@
 """The bookkeeping of an arena: segments cut into blocks, best fit, split and coalesce. Numbers only, no memory.
 
-A block belongs to the share for long inputs or to the common one, for ever; blocks of different shares never join.
+A block always belongs to the share for long inputs or to the common one; blocks of different shares never join.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SegmentLayout:
 
     @property
     def inactive_split(self) -> int:
-        """Free bytes in segments that are also in use: they cannot be given back."""
+        """Free bytes in segments that are also in use: they cannot be released."""
         return sum(segment.free_bytes for segment in self._segments.values() if not segment.empty)
 
     @property
@@ -105,7 +105,7 @@ class SegmentLayout:
         del self._segments[segment.id]
 
     def shut(self, segment: Segment) -> None:
-        """Lets nothing more be taken from `segment`."""
+        """Stops offering the free blocks of `segment`."""
         segment.shut = True
         for long, blocks in self._free.items():
             self._free[long] = [block for block in blocks if block.segment is not segment]

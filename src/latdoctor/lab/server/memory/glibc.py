@@ -1,7 +1,7 @@
-"""Buffers from the process allocator, and the settings that decide whether large blocks are kept or given back.
+"""Buffers from the process allocator, and the settings that decide whether large blocks are kept or returned.
 
 `returning` is the allocation storm on a CPU: every activation of a forward above 64 KiB becomes a mapping, its page
-faults and an unmapping. `pooled` keeps everything. Both are turned live, in one process.
+faults and an unmapping. `pooled` keeps everything. Both can be changed live, in one process.
 glibc cannot count its mappings honestly (its figures are of this moment, and a forward's blocks are gone by then), so
 `device_alloc_total` is None here and the page faults per forward are the measure.
 """
@@ -26,7 +26,7 @@ from latdoctor.lab.server.memory.pool import BufferLease, Clock, FixedLease, Mem
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -2, -3, -4, -8
 KIB, MIB = 1 << 10, 1 << 20
 
-# What a large block is here: above it `returning` asks the kernel each time.
+# Size of a large block: above it `returning` uses the kernel for each allocation.
 LARGE = 64 * KIB
 
 
@@ -98,7 +98,7 @@ class Glibc:
         self._set(_TOP_PAD, 128 * KIB)
 
     def return_all(self) -> None:
-        """Every large block is mapped for itself and unmapped when freed; the heap's free top goes back."""
+        """Every large block is mapped for itself and unmapped when freed; the heap's free top is returned."""
         self._set(_MMAP_MAX, 65536)
         self._set(_MMAP_THRESHOLD, LARGE)
         self._set(_TRIM_THRESHOLD, LARGE)
@@ -124,9 +124,9 @@ class Glibc:
         )
 
     def occupy_holes(self) -> list[int]:
-        """Takes the heap's large free holes and gives their pages back; the addresses, for `free`.
+        """Allocates the heap's large free holes and returns their pages; the addresses, for `free`.
 
-        A hole left by an earlier setting would go on serving large blocks: `malloc` looks there before it maps.
+        A hole left by an earlier setting would still serve large blocks: `malloc` uses it before it maps.
         Call it after `return_all`: a block that had to be mapped is the sign that no hole of that size is left.
         A heap in use for long has thousands of them, so none may cost a walk through the heap, as `info` does.
         """
@@ -154,7 +154,7 @@ class Glibc:
 
 
 def _is_mapped(address: int) -> bool:
-    """Whether a block is a mapping of its own: bit IS_MMAPPED of the size that lies before it (malloc.c of glibc)."""
+    """Whether a block is a mapping of its own: bit IS_MMAPPED of the size field before it (malloc.c of glibc)."""
     return bool(ctypes.c_size_t.from_address(address - ctypes.sizeof(ctypes.c_size_t)).value & 2)
 
 
@@ -171,8 +171,8 @@ _LARGEST_RESERVE = 1 << 30  # bytes; mallopt takes an int
 
 
 class GlibcPool(MemoryPool):
-    """Buffers from `malloc`. One for a process, whose settings it turns; built before the worker thread starts, so that
-    both share one heap.
+    """Buffers from `malloc`. One in a process, whose settings it changes; built before the worker thread starts, so
+    that both share one heap.
     """
 
     backend = "glibc"
@@ -205,7 +205,7 @@ class GlibcPool(MemoryPool):
     def _turn(self, config: MemoryConfig) -> None:
         mode = config.glibc
         if self._library is None:
-            # Running without the pool is harmless; a storm that does not happen would falsify the experiment.
+            # A missing pool is harmless; a missing storm would falsify the experiment.
             if mode == "returning":
                 raise UsageError("memory.glibc cannot be 'returning' here: the C library is not glibc")
             return

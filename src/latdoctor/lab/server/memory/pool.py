@@ -1,7 +1,7 @@
 """Memory pool interface: leases of buffers, and statistics.
 
-Only the buffers that the server passes in (token ids, padded batches, lasting state) come from a pool. What torch's own
-operators allocate inside a forward comes from the process allocator (glibc) or from CUDA's, whatever the pool is.
+Only the buffers that the server passes in (token ids, padded batches, lasting state) come from a pool. torch's own
+operators allocate from the process allocator (glibc) or from CUDA's, whatever the pool is.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class MemoryPool(ABC):
 
     @abstractmethod
     def _compact(self) -> None:
-        """Brings what is held together and gives the rest back."""
+        """Moves the buffers in use together and releases the rest."""
 
     @abstractmethod
     def stats(self) -> MemoryStats: ...
@@ -130,10 +130,10 @@ class MemoryPool(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Gives everything back. Buffers still held stay readable until they are dropped."""
+        """Releases everything. Buffers still in use stay readable until they are dropped."""
 
     def set_live(self, config: MemoryConfig) -> None:
-        """Turns the knobs that are live. Raises UsageError for one that this machine cannot turn."""
+        """Applies the live knobs. Raises UsageError for one that this machine does not support."""
         with self._lock:
             self._config = config
 
@@ -162,9 +162,9 @@ class MemoryPool(ABC):
             lease.release()
 
     def _patient_lease(self, shape: Shape, dtype: torch.dtype, *, long: bool) -> BufferLease:
-        """Tries again whenever something was given back, until the time is over."""
+        """Tries again whenever a buffer was released, until the time is over."""
         until = time.monotonic() + self._config.wait_ms / 1000
-        with self._freed:  # so that nothing is given back unseen between a try and the wait
+        with self._freed:  # so that no release is missed between an attempt and the wait
             while True:
                 try:
                     return self.lease(shape, dtype, long=long)
@@ -174,7 +174,7 @@ class MemoryPool(ABC):
 
     @contextmanager
     def watch(self) -> Iterator[None]:
-        """Counts the calling thread's page faults meanwhile (not those of torch's other threads, if there are any)."""
+        """Counts the calling thread's page faults in the context (not those of torch's other threads)."""
         before = minor_faults()
         try:
             yield
@@ -193,7 +193,7 @@ class MemoryPool(ABC):
             self._compaction_seconds += self._last_compaction - started
 
     def compact_if_due(self) -> bool:
-        """Compacts if `compaction_ms` has passed since the last time; the worker asks between two batches."""
+        """Compacts if `compaction_ms` has passed since the last time; called between two batches."""
         period = self._config.compaction_ms / 1000
         if not period or self._clock() - self._last_compaction < period:
             return False

@@ -30,11 +30,11 @@ def build(
     lane_boundary: int | None = None,
     lane_age: float = 0.25,
 ) -> Scheduler:
-    """The scheduler that `batching` asks for, empty.
+    """The empty scheduler for `batching`.
 
     `model` is the server's cost model, by which an adaptive wait is judged; without one there is no adaptive wait.
     `lane_boundary` (tokens) splits it into a lane for short requests and one for those longer than that, which have
-    their turn once one of them has waited `lane_age` (seconds).
+    priority once one of them has waited `lane_age` (seconds).
     """
     rule = SCHEDULERS[batching.scheduler]
     if lane_boundary is None:

@@ -40,7 +40,7 @@ class WaitingQueue:
         insort(self._by_length, (work.tokens, *entry))
 
     def remove(self, ids: Iterable[int]) -> None:
-        """Forgets these; ids that do not wait are nothing to forget."""
+        """Removes these; ids that do not wait are ignored."""
         for id_ in ids:
             entry = self._entries.pop(id_, None)
             if entry is not None:
@@ -71,11 +71,11 @@ class WaitingQueue:
         return [work for _, _, work in self._by_arrival[:end]]
 
     def place(self, work: Work) -> int:
-        """Where a waiting request stands in the order of length, from 0."""
+        """The index of a waiting request in the order of length, from 0."""
         return bisect_left(self._by_length, (work.tokens, *self._entries[work.id]))
 
     def at(self, place: int) -> Work:
-        """The request at a place in the order of length; equal lengths stand in order of arrival."""
+        """The request at an index in the order of length; equal lengths are in order of arrival."""
         return self._by_length[place][3]
 
     def first_of_length(self, tokens: int) -> int:
@@ -90,7 +90,7 @@ _FEWEST, _MOST, _COMPLEX_TOKENS = 16, 128, 5120
 
 
 class BatchChoice(Struct, frozen=True):
-    """What a rule would compute now. `closed`: nothing could join any more, so waiting is vain."""
+    """What a rule would compute now. `closed`: nothing more can join, so there is no reason to wait."""
 
     works: tuple[Work, ...]
     reason: ReleaseReason
@@ -146,7 +146,7 @@ class SchedulingRule(ABC):
         if not choice.closed and now < self._hold_until(choice):
             self._held = True
             return None
-        # "timeout" only where a worker really stood idle: requests that waited for a busy one are not the timer's.
+        # TIMEOUT only where a worker was idle: a request that waited for a busy one was not held by the timer.
         reason = ReleaseReason.TIMEOUT if self._held and not choice.closed else choice.reason
         return self._release(choice.works, reason)
 
@@ -166,7 +166,7 @@ class SchedulingRule(ABC):
         return now - self._waiting.oldest.arrived > self._batching.age_ms / 1000
 
     def _hold_until(self, choice: BatchChoice) -> float:
-        """Until when an idle worker waits for company: `max_wait_ms` after the oldest came, at most."""
+        """Until when an idle worker waits for more requests: at most `max_wait_ms` after the oldest arrived."""
         limit = self._waiting.oldest.arrived + self._batching.max_wait_ms / 1000
         if not self._batching.adaptive_wait:
             return limit
@@ -176,7 +176,7 @@ class SchedulingRule(ABC):
         """The longest gap to the next arrival, in seconds, for which waiting lowers the sum of the latencies; or 0.
 
         n requests wait a gap g for one more, and one call's fixed cost a is saved. Released now, they take n·C(n) in
-        sum and the next one C(n) − g + C(1); together they take (n+1)·(C(n+1) + g) less the g it came later. With
+        sum and the next one C(n) − g + C(1); together they take (n+1)·(C(n+1) + g) less the g it arrived later. With
         C(n) = a + n·m the difference is a − n·m − (n+1)·g.
         """
         cost = self._model.cost if self._model is not None else None

@@ -45,8 +45,8 @@ def waste(size: int, longest: int, asked: int) -> float:
 def window(waiting: WaitingQueue, bounds: BatchBounds, *, aged: bool) -> BatchChoice:
     """The batch around the shortest request, or around the oldest where it is `aged`; sorted by length.
 
-    The anchor is always taken, even where it breaks the bounds by itself: else a request over the budget would
-    block the queue for ever.
+    The anchor is always taken, even where it alone exceeds the bounds: else a request over the budget would
+    block the queue.
     """
     anchor = waiting.place(waiting.oldest) if aged else 0
     low, high, why = _grow(waiting, bounds, anchor)
@@ -117,8 +117,8 @@ class TokenBounds(Struct, frozen=True):
     def _pays(self, grown: GrownBatch) -> bool:
         """Whether joining takes no longer than a call of its own: the fixed cost saved is worth the padding added.
 
-        Where a call costs little by itself (a small model on a processor) that allows few tokens of padding, where it
-        costs much (a launch on a GPU) many.
+        Where a call has a low fixed cost (a small model on a CPU) that allows few tokens of padding, where it
+        has a high one (a launch on a GPU) many.
         """
         if self.cost is None or grown.joining == grown.longest == grown.before:
             return True
@@ -140,7 +140,7 @@ class TokenBudget(SchedulingRule):
 
 
 class DurationBounds(Struct, frozen=True):
-    """`total_seconds` counts what was asked, without padding."""
+    """`total_seconds` counts the requests without padding."""
 
     batching: BatchingConfig
 

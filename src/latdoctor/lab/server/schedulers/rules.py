@@ -38,7 +38,7 @@ class Single(SchedulingRule):
 class NoTimer(SchedulingRule):
     """An arrival releases those before it, if the oldest of them has waited `max_wait_ms`; so does a full batch.
 
-    Nothing else does. Who drains this scheduler must know that the last request never leaves by itself.
+    Nothing else does, so the last request of a lull waits for the next arrival.
     """
 
     def __init__(self, batching: BatchingConfig, model: CostModel | None = None) -> None:
@@ -65,7 +65,7 @@ class NoTimer(SchedulingRule):
 
 
 class LongAlone(SchedulingRule):
-    """Requests over `long_seconds` run alone, in their turn: a batch ends where the next in line is long."""
+    """Requests over `long_seconds` run alone, in order: a batch ends where the next in line is long."""
 
     def _choose(self, now: float) -> BatchChoice:
         works = self._waiting.works()
@@ -131,9 +131,9 @@ class LengthBuckets(SchedulingRule):
 
 
 class Lanes:
-    """A scheduler for each lane. A request's own `lane` decides, else its length against `boundary` (tokens).
+    """A scheduler for each lane. The lane of the request decides, else its length against `boundary` (tokens).
 
-    The short lane goes first. Once the oldest long request has waited longer than `age` (seconds) the lanes take
+    The short lane has priority. Once the oldest long request has waited longer than `age` (seconds) the lanes take
     turns: long requests get every second batch at least, and a short one waits for one long batch at most.
     """
 

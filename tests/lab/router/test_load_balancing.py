@@ -1,4 +1,4 @@
-"""The laws of the balancing policies."""
+"""Properties of the load balancing policies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_no_replica_is_chosen_from_an_empty_pool(policy: str) -> None:
 
 
 @given(count=st.integers(1, 8), rounds=st.integers(1, 5))
-def test_in_turn_everybody_gets_the_same(count: int, rounds: int) -> None:
+def test_round_robin_sends_each_replica_the_same_number(count: int, rounds: int) -> None:
     balancer = build(Policy("round-robin"), 0)
     among = candidates(*range(count))  # weights do not count
     for _ in range(rounds):
@@ -54,7 +54,7 @@ def test_the_least_loaded_for_its_weight_is_chosen(loads: list[tuple[int, float]
 
 
 @given(in_flight=st.lists(st.integers(0, 50), min_size=1, max_size=8))
-def test_with_equal_weights_nobody_has_fewer_in_flight_than_the_chosen(in_flight: list[int]) -> None:
+def test_with_equal_weights_the_chosen_has_the_fewest_in_flight(in_flight: list[int]) -> None:
     among = [Candidate(f"r{n}", 1, load, 1e9) for n, load in enumerate(in_flight)]
     chosen = build(Policy("least-loaded"), 0).choose(among)
     assert next(one.in_flight for one in among if one.name == chosen) == min(in_flight)
@@ -90,7 +90,7 @@ def test_a_cold_replica_is_held_to_fewer_in_flight() -> None:
     assert balancer.choose([cold, Candidate("warm", 1, 10, 1e9)]) == "cold"
 
 
-def test_who_comes_back_is_not_flooded_with_what_it_missed() -> None:
+def test_a_returning_replica_is_not_flooded() -> None:
     balancer = build(Policy("round-robin"), 0)
     both = candidates(1, 1)
     for _ in range(101):

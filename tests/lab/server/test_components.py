@@ -1,4 +1,4 @@
-"""SessionsConfig, tokens, stages, the lock, the access log, the dependency: the small parts by themselves."""
+"""Sessions, tokens, stages, the lock, the access log, the dependency: each component alone."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import Call, Stages, TimedLock
 from latdoctor.lab.server.tokenizer import VOCABULARY, audio_frames, text_tokens
 from tests.lab.server.fakes import PATIENCE
-from tests.lab.server.running import Running
+from tests.lab.server.running_server import Running
 
 
-def exchange(**asked: object) -> RequestContext:
+def context(**asked: object) -> RequestContext:
     return RequestContext(IntentRequest(**asked), "r1", 0.0, 0.0)  # type: ignore[arg-type]
 
 
@@ -86,7 +86,7 @@ def test_tokens_are_in_the_vocabulary_and_always_the_same(text: str) -> None:
     assert len(tokens) <= len(text.lower())
 
 
-def test_tokens_are_the_ids_that_were_agreed() -> None:
+def test_tokens_are_the_same_ids_for_the_same_text() -> None:
     assert text_tokens("Where is my order?") == text_tokens("where IS my order ?")
     assert len(text_tokens("Where is my order?")) == 5
     assert len(text_tokens("a" * 33)) == 3
@@ -126,8 +126,8 @@ class Trail:
 
     def run(self) -> list[str]:
         async def both() -> None:
-            await self.stages.before(exchange(text="a"))
-            await self.stages.after(exchange(text="a"))
+            await self.stages.before(context(text="a"))
+            await self.stages.after(context(text="a"))
 
         self.passed.clear()
         asyncio.run(both())
@@ -168,7 +168,7 @@ def test_a_stage_is_wrapped_and_unwrapped_while_the_server_runs() -> None:
         trail.stages.wrap("forward", around("c"))
 
 
-def test_the_lock_tells_who_waited() -> None:
+def test_the_lock_reports_each_wait() -> None:
     waits: list[float] = []
     lock = TimedLock(waits.append)
     inside, leave = threading.Event(), threading.Event()
@@ -210,7 +210,7 @@ def test_the_access_log_has_a_line_for_each_answer(tmp_path: Path) -> None:
         assert line["seconds"] > 0
 
 
-def test_an_access_log_that_cannot_be_opened_is_told_at_the_start(tmp_path: Path) -> None:
+def test_an_access_log_that_cannot_be_opened_is_reported_at_the_start(tmp_path: Path) -> None:
     with pytest.raises(OperationError, match="cannot be written"):
         Running(identity=ServerIdentity(access_log=tmp_path / "no" / "log")).__enter__()
 
@@ -250,7 +250,7 @@ def test_a_dependency_that_is_too_slow_is_given_up() -> None:
         port = server.sockets[0].getsockname()[1]
         metrics = ServerMetrics("r", "cpu")
         client = DependencyClient(DependencyConfig(address=f"127.0.0.1:{port}", timeout_ms=20), metrics)
-        assert await client.stage(exchange(text="a"))
+        assert await client.stage(context(text="a"))
         await client.close()
         reader_done.set()
         server.close()

@@ -1,4 +1,4 @@
-"""Clients that vanish, or come in great numbers: nobody else notices, and nothing of them stays."""
+"""Clients that disconnect, or many clients at once: others are not affected, and no state remains."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.lab.server.config import QueueConfig, ServerConfig
 from latdoctor.lab.server.intent_request import Ticket
-from tests.lab.server.running import TOKEN, Running
+from tests.lab.server.running_server import TOKEN, Running
 
 MANY = 300
 
@@ -25,7 +25,7 @@ def test_an_administrator_that_vanishes_half_way_leaves_no_traceback(capsys: pyt
     assert capsys.readouterr().err == ""  # it has ended: all that it had to say is said
 
 
-def test_a_body_that_breaks_off_in_nonsense_is_told_and_forgotten(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_body_that_ends_in_invalid_bytes_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with Running() as server:
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(b"POST /v1/intent HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n")

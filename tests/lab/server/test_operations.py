@@ -1,4 +1,4 @@
-"""What can be done to a running server that is no knob: once for each request, and nobody's request is lost."""
+"""Operations on a running server: each runs once per request, and no client's request is lost."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.lab.server.fakes import PATIENCE
-from tests.lab.server.running import ADMIN, Running
+from tests.lab.server.running_server import ADMIN, Running
 
 NOTHING = {"draining": False, "warm_ups": 0, "worker_restarts": 0, "reloads": 0}
 ACTS = {
@@ -28,7 +28,7 @@ def shared() -> Iterator[Running]:
         yield running
 
 
-def look(server: Running) -> tuple[dict[str, Any], str]:
+def acts_of(server: Running) -> tuple[dict[str, Any], str]:
     answer = httpx.get(f"{server.url}/admin/acts", headers=ADMIN, trust_env=False)
     assert answer.status_code == 200
     return answer.json(), answer.headers["etag"]
@@ -41,35 +41,35 @@ def act(server: Running, name: str, etag: str | None) -> httpx.Response:
 
 
 @pytest.mark.parametrize("name", ACTS)
-def test_an_act_is_done_once_for_a_look(server: Running, name: str) -> None:
-    acts, etag = look(server)
+def test_an_operation_runs_once_for_an_etag(server: Running, name: str) -> None:
+    acts, etag = acts_of(server)
     assert acts == NOTHING
     done = act(server, name, etag)
     assert done.status_code == 200
-    after, next_etag = look(server)
+    after, next_etag = acts_of(server)
     assert after == {**NOTHING, name: acts[name] + 1}
     assert next_etag == done.headers["etag"] != etag
     again = act(server, name, etag)
     assert (again.status_code, again.json()["error"]) == (412, "changed-meanwhile")
-    assert look(server) == (after, next_etag)
+    assert acts_of(server) == (after, next_etag)
     assert server.ask(text="a").status_code == 200
 
 
 @pytest.mark.parametrize("name", ACTS)
 def test_without_a_tag_or_a_token_nothing_is_done(shared: Running, name: str) -> None:
     method, path, body = ACTS[name]
-    before = look(shared)
+    before = acts_of(shared)
     assert act(shared, name, None).status_code == 428
     assert act(shared, name, '"0123"').status_code == 412
     assert shared.client.request(method, path, json=body, headers={"if-match": "*"}).status_code == 401
-    assert look(shared) == before
+    assert acts_of(shared) == before
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"draining": 1}', b'{"draining": true, "more": 1}'])
 def test_a_body_that_says_nothing_is_refused(shared: Running, body: bytes) -> None:
     answer = shared.client.put("/admin/draining", content=body, headers={**ADMIN, "if-match": "*"})
     assert answer.status_code in (400, 422)
-    assert not look(shared)[0]["draining"]
+    assert not acts_of(shared)[0]["draining"]
 
 
 def test_of_two_at_once_one_is_too_late(server: Running) -> None:
@@ -80,10 +80,10 @@ def test_of_two_at_once_one_is_too_late(server: Running) -> None:
             asked = [client.post("/admin/warm-up"), client.post("/admin/warm-up")]
             return sorted(answer.status_code for answer in await asyncio.gather(*asked))
 
-    _, etag = look(server)
+    _, etag = acts_of(server)
     warmed = len(server.model.warmed)
     assert asyncio.run(both()) == [200, 412]
-    assert look(server)[0]["warm_ups"] == 1
+    assert acts_of(server)[0]["warm_ups"] == 1
     assert len(server.model.warmed) == warmed + 1
 
 
@@ -106,9 +106,9 @@ def test_a_warm_up_that_fails_is_not_counted(server: Running, monkeypatch: pytes
         raise ValueError("no")
 
     monkeypatch.setattr(server.model, "warm_up", fails)
-    before = look(server)
+    before = acts_of(server)
     assert act(server, "warm_ups", "*").status_code == 500
-    assert look(server) == before
+    assert acts_of(server) == before
 
 
 def test_a_new_worker_answers_what_waits(server: Running) -> None:
@@ -129,7 +129,7 @@ def test_a_new_worker_answers_what_waits(server: Running) -> None:
     assert answers[0].status_code == 200
     assert server.parts.engine.worker is not old
     assert not old.is_alive()
-    assert server.page()[("ref_worker_restarts_total", "")] == 0  # nobody was lost
+    assert server.page()[("ref_worker_restarts_total", "")] == 0  # no worker was lost
 
 
 def test_a_worker_that_does_not_end_is_replaced_when_it_does(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,14 +139,14 @@ def test_a_worker_that_does_not_end_is_replaced_when_it_does(server: Running, mo
     server.model.until_entered()
     answer = act(server, "worker_restarts", "*")
     assert (answer.status_code, answer.json()["error"]) == (503, "worker-busy")
-    assert look(server)[0] == NOTHING
+    assert acts_of(server)[0] == NOTHING
     server.model.gate.set()
     assert asked.answer().status_code == 200
-    server.until(lambda: look(server)[0]["worker_restarts"] == 1)
+    server.until(lambda: acts_of(server)[0]["worker_restarts"] == 1)
     assert server.ask(text="a").status_code == 200
 
 
-def test_a_reload_tells_which_weights_answer_now(server: Running) -> None:
+def test_a_reload_returns_the_checksum_of_the_weights_in_use(server: Running) -> None:
     changed = {"governance": {"standby": "on"}}
     assert server.client.patch("/admin/config", json=changed, headers={**ADMIN, "if-match": "*"}).status_code == 200
     light = server.model.made[-1]
@@ -166,12 +166,12 @@ def test_a_server_that_is_set_aside_still_answers_and_comes_back(server: Running
     assert server.client.get("/readyz").status_code == 200
 
 
-def test_who_comes_back_to_the_same_counts_has_another_tag(server: Running) -> None:
-    """A late request of somebody who gave up must not fit again."""
-    acts, etag = look(server)
+def test_equal_counts_at_another_time_have_another_etag(server: Running) -> None:
+    """A delayed request of a client that gave up must not match again."""
+    acts, etag = acts_of(server)
     for draining in (True, False):
         server.client.put("/admin/draining", json={"draining": draining}, headers={**ADMIN, "if-match": "*"})
-    again, other = look(server)
+    again, other = acts_of(server)
     assert again == acts
     assert other != etag
 

@@ -1,4 +1,4 @@
-"""A configuration from a file and from settings; every mistake is told with its place."""
+"""A configuration from a file and from settings; every error is reported with its position."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_configuration_written_as_json_reads_back(tmp_path: Path) -> None:
     assert load_config(file) == config
 
 
-def test_every_unknown_name_of_a_file_is_told_with_its_line(tmp_path: Path) -> None:
+def test_every_unknown_name_in_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
     file = tmp_path / "server.yaml"
     file.write_text("batching:\n  size: 5\nbatches:\n  a: 1\nqueue: 7\n")
     with pytest.raises(DefinitionError) as caught:

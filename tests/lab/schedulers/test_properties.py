@@ -1,4 +1,4 @@
-"""What holds for every scheduler, whatever arrives, goes away and is asked."""
+"""Properties of every scheduler, for any arrivals, disconnects and calls."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.base import count_cap
 from latdoctor.lab.server.schedulers.batch import Batch, Scheduler, Work
 from latdoctor.lab.server.schedulers.cost_model import Cost, CostModel
-from tests.lab.schedulers.made import BATCHINGS, LENGTHS, batch
+from tests.lab.schedulers.samples import BATCHINGS, LENGTHS, batch
 
 REASONS = {"full", "tokens", "waste", "idle", "age", "timeout", "alone", "arrival", "seconds", "bucket"}
 ADD = st.tuples(st.just("add"), LENGTHS, st.sampled_from([0.0, 0.004, 0.2]))  # the last: how late it is added
@@ -29,7 +29,7 @@ def learnt() -> CostModel:
 
 
 class Run:
-    """Plays steps on a scheduler and keeps its own account of who is where."""
+    """Applies steps to a scheduler and records where each request is."""
 
     def __init__(self, batching: BatchingConfig, scheduler: Scheduler, *, lanes: bool) -> None:
         self.batching, self.scheduler, self.lanes = batching, scheduler, lanes
@@ -38,7 +38,7 @@ class Run:
         self.waiting: dict[int, Work] = {}
         self.ended: set[int] = set()
 
-    def play(self, step: tuple[str, int, float]) -> None:
+    def apply(self, step: tuple[str, int, float]) -> None:
         match step:
             case "add", tokens, lag:
                 work = Work(len(self.order), tokens, max(0.0, self.now - lag))
@@ -131,7 +131,7 @@ def drain(run: Run) -> None:
 def test_the_laws_of_a_scheduler(batching: BatchingConfig, steps: list[tuple[str, int, float]], knows: bool) -> None:
     run = Run(batching, build(batching, learnt() if knows else None), lanes=False)
     for step in steps:
-        run.play(step)
+        run.apply(step)
     drain(run)
     assert run.ended | set(run.waiting) == set(range(len(run.order)))
 
@@ -140,7 +140,7 @@ def test_the_laws_of_a_scheduler(batching: BatchingConfig, steps: list[tuple[str
 def test_the_laws_hold_with_lanes(batching: BatchingConfig, steps: list[tuple[str, int, float]]) -> None:
     run = Run(batching, build(batching, lane_boundary=100), lanes=True)
     for step in steps:
-        run.play(step)
+        run.apply(step)
     drain(run)
     assert run.ended | set(run.waiting) == set(range(len(run.order)))
 
@@ -155,14 +155,14 @@ def test_nothing_is_lost_when_the_rule_changes_while_requests_wait(
 ) -> None:
     run = Run(before, build(before), lanes=False)
     for step in first:
-        run.play(step)
+        run.apply(step)
     run.batching, run.lanes = after, lanes
     new = build(after, lane_boundary=100 if lanes else None)
     for work in run.scheduler.pending:
         new.add(work)
     run.scheduler = new
     for step in then:
-        run.play(step)
+        run.apply(step)
     drain(run)
     assert run.ended | set(run.waiting) == set(range(len(run.order)))
 

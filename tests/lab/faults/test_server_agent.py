@@ -15,7 +15,7 @@ from latdoctor.lab.faults.server_agent import DISTURBANCES, attach
 from latdoctor.lab.server.config import MemoryConfig, ServerConfig
 from latdoctor.lab.server.memory import build as build_pool
 from latdoctor.lab.server.memory.pool import MIB, OutOfMemory
-from tests.lab.server.running import ADMIN, Running
+from tests.lab.server.running_server import ADMIN, Running
 
 FOREVER = 3600
 
@@ -63,7 +63,7 @@ def test_knobs_are_turned_and_turned_back(server: Running) -> None:
     assert listed(server) == {}
 
 
-def test_what_somebody_else_has_turned_meanwhile_stays_theirs(server: Running) -> None:
+def test_a_knob_that_another_client_changed_is_not_restored(server: Running) -> None:
     turn(server, "knobs", batching={"max_wait_ms": 40, "max_batch_requests": 4})
     admin(server, batching={"max_wait_ms": 7}, sessions={"ttl_s": 60})
     delete(server, "knobs")
@@ -192,7 +192,7 @@ def test_fragmentation_leaves_holes_with_room_for_one_request_and_no_large_batch
         pool = server.parts.backend.pool
         with pytest.raises(OutOfMemory):
             pool.lease((2 * longest,), torch.uint8, long=True)
-        pool.compact()  # mends it, as it would in earnest
+        pool.compact()  # removes the holes, as it does in the server
         pool.lease((2 * longest,), torch.uint8, long=True).release()
         delete(server, "fragment")
         assert memory(server)["allocated_bytes"] == 0

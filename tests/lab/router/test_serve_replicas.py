@@ -47,7 +47,7 @@ def test_numbers_and_texts_come_through_as_they_are(wait: float, ttl: float, ver
     assert load_config(None, settings(turned)) == turned
 
 
-def test_each_replica_has_its_own_port_and_log_and_nobody_sees_the_token() -> None:
+def test_each_replica_has_its_own_port_and_log_and_the_token_is_hidden() -> None:
     options = ServeOptions(ODD, admin_token=TOKEN, access_log=Path("log.jsonl"), agent=lambda _: ())
     first, second = commands(options, 2)
     assert (first.name, second.name) == ("0", "1")
@@ -115,7 +115,7 @@ def test_two_replicas_behind_a_router_start_answer_and_end_in_order(tmp_path: Pa
 
 
 async def _many(url: str, pid: int) -> list[int]:
-    """What becomes of requests that the router has when it is told to end."""
+    """What happens to requests in the router when it receives SIGTERM."""
     async with httpx.AsyncClient(base_url=url, timeout=WITHIN, trust_env=False) as client:
         asked = [
             asyncio.ensure_future(client.post("/v1/intent", json={"audio_seconds": 20, "session": f"s{number}"}))
@@ -138,7 +138,7 @@ async def _many(url: str, pid: int) -> list[int]:
         (["--set", "queue.size=5"], "sets no knob"),
     ],
 )
-def test_what_cannot_be_served_is_told_before_anything_starts(arguments: list[str], said: str) -> None:
+def test_invalid_options_are_reported_before_anything_starts(arguments: list[str], said: str) -> None:
     done = subprocess.run(
         command("--replicas", "2", "--port", "0", *arguments),
         capture_output=True,

@@ -12,7 +12,7 @@ from latdoctor.lab.server.config import BatchingConfig
 from latdoctor.lab.server.schedulers import build
 from latdoctor.lab.server.schedulers.batch import Batch, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from tests.lab.schedulers.made import seconds
+from tests.lab.schedulers.samples import seconds
 
 # At most five, and all of the long class (300 tokens and more) alone.
 LONG_ALONE = BatchingConfig(scheduler="long-alone", max_batch_requests=5, long_seconds=11.9)
@@ -31,7 +31,7 @@ RULES = {
 
 
 @cache
-def played(rule: str, rate: float = 0, *, lanes: bool = False, long_share: float = 0.15) -> SimulationResult:
+def simulated(rule: str, rate: float = 0, *, lanes: bool = False, long_share: float = 0.15) -> SimulationResult:
     """`rate` 0: a thousand requests wait at the start."""
     scheduler = build(RULES[rule], lane_boundary=200 if lanes else None)
     return simulate(scheduler, traffic(rate, 3000 if rate else 1000, long_share, seed=0), seconds)
@@ -44,13 +44,13 @@ def p99(outcome: SimulationResult, longest: int | None = None) -> float:
 @pytest.mark.parametrize("rule", sorted(RULES.keys() - {"no-timer"}))
 @pytest.mark.parametrize("lanes", [False, True])
 def test_everything_that_came_is_answered_once(rule: str, lanes: bool) -> None:
-    outcome = played(rule, 60, lanes=lanes)
+    outcome = simulated(rule, 60, lanes=lanes)
     assert outcome.left == ()
     assert Counter(work.id for call in outcome.calls for work in call.batch.works) == Counter(range(3000))
 
 
 def test_token_budget_needs_fewer_calls_and_pads_nothing() -> None:
-    budget, alone, count = played("token-budget"), played("long-alone"), played("count-only")
+    budget, alone, count = simulated("token-budget"), simulated("long-alone"), simulated("count-only")
     assert len(budget.calls) < 0.5 * len(alone.calls)
     assert budget.waste < 0.03
     assert 0.05 < alone.waste < 0.2
@@ -60,7 +60,7 @@ def test_token_budget_needs_fewer_calls_and_pads_nothing() -> None:
 
 
 def test_token_budget_evens_the_tokens_and_not_the_count() -> None:
-    budget, alone = played("token-budget"), played("long-alone")
+    budget, alone = simulated("token-budget"), simulated("long-alone")
     mean, deviation = budget.spread(lambda batch: batch.padded_tokens)
     mean_alone, deviation_alone = alone.spread(lambda batch: batch.padded_tokens)
     assert deviation / mean < 0.2 < deviation_alone / mean_alone
@@ -68,7 +68,7 @@ def test_token_budget_evens_the_tokens_and_not_the_count() -> None:
 
 
 def test_under_long_alone_the_mode_at_one_holds_the_long_ones() -> None:
-    calls = [call.batch for call in played("long-alone").calls]
+    calls = [call.batch for call in simulated("long-alone").calls]
     sizes = Counter(batch.size for batch in calls)
     assert {1, 5} == {size for size, _ in sizes.most_common(2)}, "two peaks, at one and at the bound"
     assert sizes[3] < sizes[1] / 2
@@ -80,14 +80,14 @@ def test_under_long_alone_the_mode_at_one_holds_the_long_ones() -> None:
 
 
 def test_a_larger_count_pads_more() -> None:
-    assert played("count-only 32").waste > played("count-only").waste
-    assert played("count-only 32").rate < played("count-only").rate
+    assert simulated("count-only 32").waste > simulated("count-only").waste
+    assert simulated("count-only 32").rate < simulated("count-only").rate
 
 
 def test_count_only_collapses_when_the_mix_turns_long() -> None:
     few = simulate(build(RULES["count-only"]), traffic(60, 3000, 0.02, seed=0), seconds)
-    assert p99(played("count-only", 60)) > 10 * p99(few)
-    assert p99(played("token-budget", 60)) < 0.1 * p99(played("count-only", 60))
+    assert p99(simulated("count-only", 60)) > 10 * p99(few)
+    assert p99(simulated("token-budget", 60)) < 0.1 * p99(simulated("count-only", 60))
 
 
 def test_where_short_ones_overtake_the_waste_cap_matters_more_than_the_token_budget() -> None:
@@ -118,27 +118,27 @@ def test_the_oldest_first_has_the_better_tail_and_a_higher_age_favours_short_one
 
 
 def test_buckets_pad_more_than_a_window_and_less_than_count() -> None:
-    assert played("token-budget").waste < played("length-buckets").waste < played("count-only").waste
+    assert simulated("token-budget").waste < simulated("length-buckets").waste < simulated("count-only").waste
 
 
 def test_the_field_s_bound_beats_running_long_ones_alone_at_saturation() -> None:
-    assert played("duration-bounded").rate > played("long-alone").rate
-    assert len(played("duration-bounded").calls) < len(played("long-alone").calls)
+    assert simulated("duration-bounded").rate > simulated("long-alone").rate
+    assert len(simulated("duration-bounded").calls) < len(simulated("long-alone").calls)
 
 
 def test_no_batching_computes_one_at_a_time_and_pads_nothing() -> None:
-    outcome = played("single")
+    outcome = simulated("single")
     assert (len(outcome.calls), outcome.waste) == (1000, 0)
 
 
 def test_lanes_protect_short_requests_at_the_price_of_long_ones() -> None:
-    one, two = played("token-budget", 140), played("token-budget", 140, lanes=True)
+    one, two = simulated("token-budget", 140), simulated("token-budget", 140, lanes=True)
     assert p99(two, longest=60) < 0.5 * p99(one, longest=60)
     assert p99(two) > p99(one)
 
 
 def test_waiting_for_company_costs_the_median_at_a_low_rate() -> None:
-    at_once, waiting = played("token-budget", 20), played("token-budget waiting", 20)
+    at_once, waiting = simulated("token-budget", 20), simulated("token-budget waiting", 20)
     assert quantile(waiting.latencies(), 0.5) > quantile(at_once.latencies(), 0.5) + 0.01
     timeouts = [call for call in waiting.calls if call.batch.reason == "timeout"]
     assert len(timeouts) > 0.5 * len(waiting.calls)
@@ -146,7 +146,7 @@ def test_waiting_for_company_costs_the_median_at_a_low_rate() -> None:
 
 
 def test_an_adaptive_wait_does_not_wait_where_a_call_costs_little_by_itself() -> None:
-    assert list(played("token-budget adaptive", 20).latencies()) == list(played("token-budget", 20).latencies())
+    assert list(simulated("token-budget adaptive", 20).latencies()) == list(simulated("token-budget", 20).latencies())
 
 
 def test_without_a_timer_the_last_of_a_lull_waits_for_the_next_arrival() -> None:

@@ -58,7 +58,7 @@ def test_only_mappings_of_files_are_reclaimed() -> None:
     assert file_ranges(maps) == [(0x1000, 0x2000), (0x7FFF0000, 0x1000)]
 
 
-def test_pages_of_files_are_told_apart_by_who_has_them() -> None:
+def test_file_pages_are_split_into_private_and_shared() -> None:
     smaps = (
         "1000-3000 r-xp 00000000 fe:00 12 /usr/lib/a.so\nSize: 8 kB\nShared_Clean: 4 kB\nPrivate_Clean: 12 kB\n"
         "Private_Dirty: 4 kB\nVmFlags: rd mr\n"

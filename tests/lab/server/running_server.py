@@ -65,7 +65,7 @@ class Running:
     def _run(self) -> None:
         try:
             asyncio.run(self._main())
-        except BaseException as failed:  # noqa: BLE001 - told to the test, which raises it
+        except BaseException as failed:  # noqa: BLE001 - passed to the test, which raises it
             self._failed = failed
             self._up.set()
 
@@ -113,7 +113,7 @@ class Running:
 
 
 class Asking:
-    """A request on a thread of its own, whose answer is looked at later."""
+    """A request on a thread of its own, whose answer is read later."""
 
     def __init__(self, url: str, fields: dict[str, Any]) -> None:
         self._answer: httpx.Response | None = None
