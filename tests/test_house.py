@@ -85,6 +85,35 @@ def test_heavy_packages_are_loaded_only_where_they_are_used() -> None:
     assert [package for package in HEAVY if package in loaded] == []
 
 
+# Packages that the answer to a saved bundle of metrics pages does without.
+UNUSED_BY_DIAGNOSE = (
+    *(package for package in HEAVY if package not in ("numpy", "diptest", "zstandard")),
+    "asyncio", "http.client", "jinja2", "sqlite3", "ssl",
+    "latdoctor.evaluation", "latdoctor.evidence.redaction", "latdoctor.incident", "latdoctor.lab", "latdoctor.load",
+    "latdoctor.notify.dispatcher", "latdoctor.remediation.actions", "latdoctor.report.html",
+)  # fmt: skip
+READ_BY_DIAGNOSE = {"host", "prometheus"}  # the kinds of artifacts in that bundle
+
+
+def test_an_answer_imports_only_what_it_uses(tmp_path: Path) -> None:
+    code = (
+        "import atexit, sys\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr))\n"
+        "sys.argv = ['latdoctor', 'diagnose', 'fixtures/incidents/promo-rush.tar.zst', '--fail-on', 'never']\n"
+        "from latdoctor.cli.main import main\nmain()"
+    )
+    environment = {**os.environ, "LATDOCTOR_STATE": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("CRITICAL")
+    loaded = done.stderr.split()
+    assert [package for package in UNUSED_BY_DIAGNOSE if package in loaded] == []
+    parsers = [name.split(".")[2] for name in loaded if re.fullmatch(r"latdoctor\.collectors\.\w+\.\w+", name)]
+    assert set(parsers) == READ_BY_DIAGNOSE
+
+
 # Places that exist on one machine only, and where packages are fetched from: that is the reader's own business.
 FOREIGN = re.compile(
     r"(?<![\w.~-])/(?:work|root|home/\w+|opt/(?:pypi|wheels)[\w-]*)/"
