@@ -5,6 +5,7 @@ A command's module is imported when the command runs: the root's `--help` reads 
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Mapping
 from importlib import import_module
@@ -19,6 +20,8 @@ from latdoctor.cli.console import install_streams, notice
 from latdoctor.errors import DefinitionError, LatdoctorError, OperationError
 from latdoctor.sanitize import clean
 
+# Allocations between two collections of garbage: a command that ends within a second leaves none worth collecting.
+_COLLECT_EVERY = 100_000
 INTERRUPTED = 130  # 128 + SIGINT, as shells report it
 
 # Name → where it is defined (`module:function`, or a module with sub-commands in `app`), and its line in the help.
@@ -114,6 +117,7 @@ def _root(
 
 def main() -> None:
     """Runs the command line and exits with its code; a LatdoctorError is printed once, here."""
+    gc.set_threshold(_COLLECT_EVERY)
     streams = sys.stdout, sys.stderr
     try:
         code = _run() if install_streams() else _report(_NO_STDOUT)

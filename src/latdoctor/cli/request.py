@@ -8,7 +8,6 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latdoctor.cli.config import TargetSettings, targets
 from latdoctor.cli.console import notice
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.urls import server, servers_name
@@ -26,6 +25,7 @@ from latdoctor.sanitize import clean
 from latdoctor.units import parse_duration, parse_share, parse_span
 
 if TYPE_CHECKING:
+    from latdoctor.cli.config import TargetSettings
     from latdoctor.collectors.prometheus.discovery import DiscoveredPage
     from latdoctor.evidence.redaction.redactor import Redactor
 
@@ -281,6 +281,8 @@ def with_slo_options(context: Context, given: SourceOptions) -> Context:
 
 def settings_of(given: SourceOptions) -> TargetSettings:
     """The configuration of the selected target. Raises UsageError."""
+    from latdoctor.cli.config import TargetSettings, targets
+
     if given.any_source:
         return TargetSettings(name=given.target)
     configured = targets()
