@@ -21,7 +21,7 @@ from latdoctor.cli.main import app, main
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.confusable_causes import confusable_pairs
 from latdoctor.notify import webhook
-from latdoctor.report import json_documents, reference_pages
+from latdoctor.report import machine_formats, reference_pages
 
 FOLDER = Path(__file__).parent
 CAUSES = FOLDER / "causes"
@@ -46,8 +46,8 @@ def pages() -> dict[str, str]:
     causes = reference_pages.pages(rule_loader.shipped(), confusable_pairs())
     return {
         "commands.md": _commands_page(),
-        "diagnosis.schema.json": json.dumps(json_documents.diagnosis_schema(), indent=1) + "\n",
-        "timeline.schema.json": json.dumps(json_documents.timeline_schema(), indent=1) + "\n",
+        "diagnosis.schema.json": json.dumps(machine_formats.diagnosis_schema(), indent=1) + "\n",
+        "timeline.schema.json": json.dumps(machine_formats.timeline_schema(), indent=1) + "\n",
         "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": reference_pages.page(),
         "configuration.md": _configuration_page(),

@@ -12,7 +12,7 @@ import pytest
 from latdoctor.incident import events
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.report.json_documents import parse_timeline
+from latdoctor.report.machine_formats import parse_timeline
 from tests.cli.running import run
 from tests.incident.stories import BOOK, CAUSE, ID, RUN, Log, cause, diagnosed, promo_rush
 from tests.journal.made import files

@@ -24,7 +24,7 @@ from latdoctor.incident.sop.model import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, unix_seconds
-from latdoctor.report import cloudevents, json_documents, text_utils, timeline
+from latdoctor.report import cloudevents, machine_formats, text_utils, timeline
 from latdoctor.report.html.snapshots import AFTER
 from tests.incident.listening import Listener, comes_about, listener, until
 from tests.incident.rush import (
@@ -177,8 +177,10 @@ def _written(walked: Walked) -> Timeline:
     for form, name in FILES.items():
         walked.shell.typed(["timeline", "--format", form, "--to", name], 0)
         made[form] = (walked.shell.folder / name).read_text(encoding="utf-8")
-    jsonschema.validate(json.loads(made["json"]), json_documents.timeline_schema(), cls=jsonschema.Draft202012Validator)
-    told = json_documents.parse_timeline(made["json"].encode())
+    jsonschema.validate(
+        json.loads(made["json"]), machine_formats.timeline_schema(), cls=jsonschema.Draft202012Validator
+    )
+    told = machine_formats.parse_timeline(made["json"].encode())
     assert made["text"] == timeline.render_text(told)
     assert made["markdown"] == timeline.render_markdown(told)
     assert made["cloudevents"] == cloudevents.render(told)

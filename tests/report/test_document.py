@@ -14,7 +14,7 @@ import pytest
 from latdoctor.collectors import COLLECTORS
 from latdoctor.diagnosis import document
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.report import json_documents
+from latdoctor.report import machine_formats
 from tests.cli.running import run
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +52,7 @@ def test_the_schema_refuses_what_lacks_a_key(printed: str) -> None:
         damaged = json.loads(printed)
         del damaged[key]
         with pytest.raises(jsonschema.ValidationError, match=f"'{key}' is a required property"):
-            jsonschema.validate(damaged, json_documents.diagnosis_schema(), jsonschema.Draft202012Validator)
+            jsonschema.validate(damaged, machine_formats.diagnosis_schema(), jsonschema.Draft202012Validator)
 
 
 def test_every_key_is_always_there(text: str) -> None:
@@ -75,9 +75,9 @@ def _lacking(value: object, written: Any, where: str) -> Iterator[str]:
 def test_it_is_read_back_as_it_was(text: str) -> None:
     diagnosis = document.parse_diagnosis(text.encode())
     assert isinstance(diagnosis, Diagnosis)
-    assert json_documents.render_diagnosis(diagnosis) == text.rstrip("\n")
-    assert document.parse_diagnosis(json_documents.diagnosis_line(diagnosis).encode()) == diagnosis
-    assert "\n" not in json_documents.diagnosis_line(diagnosis)
+    assert machine_formats.render_diagnosis(diagnosis) == text.rstrip("\n")
+    assert document.parse_diagnosis(machine_formats.diagnosis_line(diagnosis).encode()) == diagnosis
+    assert "\n" not in machine_formats.diagnosis_line(diagnosis)
 
 
 def test_every_check_is_in_the_document_with_a_status_and_a_reason(text: str) -> None:

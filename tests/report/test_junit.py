@@ -8,7 +8,7 @@ from latdoctor.diagnosis.diagnose import Case
 from latdoctor.diagnosis.rule_tests import Outcome, RuleCase
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Evidence, Window
-from latdoctor.report import junit
+from latdoctor.report import machine_formats
 
 
 def parsed(document: str) -> ElementTree.Element:
@@ -28,7 +28,7 @@ def test_each_cause_is_a_suite_and_each_case_has_its_place() -> None:
         outcome("c.d", "fires", "named [], expected ['c.d']", "more"),
         outcome("a.b", "x"),
     ]
-    root = parsed(junit.render(outcomes))
+    root = parsed(machine_formats.render_junit(outcomes))
     assert (root.tag, root.get("tests"), root.get("failures"), root.get("errors")) == ("testsuites", "3", "1", "0")
     assert [(suite.get("name"), suite.get("tests"), suite.get("failures")) for suite in root] == [
         ("a.b", "2", "0"),
@@ -44,7 +44,7 @@ def test_each_cause_is_a_suite_and_each_case_has_its_place() -> None:
 
 def test_nothing_breaks_the_document() -> None:
     nasty = "]]> <failure/> & \x1b[31m\x00 \u202e \ud800"
-    root = parsed(junit.render([outcome("a.b", nasty, nasty)]))
+    root = parsed(machine_formats.render_junit([outcome("a.b", nasty, nasty)]))
     name = root[0][0].get("name") or ""
     assert name.startswith("]]> <failure/> & ")
     assert "\x1b" not in name
@@ -52,4 +52,4 @@ def test_nothing_breaks_the_document() -> None:
 
 
 def test_no_case_is_a_document_too() -> None:
-    assert parsed(junit.render([])).get("tests") == "0"
+    assert parsed(machine_formats.render_junit([])).get("tests") == "0"

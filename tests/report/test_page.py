@@ -23,7 +23,7 @@ from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.report import json_documents
+from latdoctor.report import machine_formats
 from latdoctor.report.html import diagnosis_page, incident_page, measurements, render
 from latdoctor.report.html import render as assets
 from latdoctor.report.html.document import (
@@ -47,7 +47,7 @@ from latdoctor.report.html.document import (
     Tone,
 )
 from latdoctor.report.html.snapshots import AFTER, AT_WORST, Snapshot, chosen, unix
-from latdoctor.report.presenter import AGAINST, FOR, UNSEEN, EvidenceLine, TierLine
+from latdoctor.report.presenter import EvidenceKind, EvidenceLine, TierLine
 from latdoctor.sanitize import clean
 from tests.cli.running import run
 from tests.incident.stories import RUN, Log, carried_out, diagnosed, long, promo_rush
@@ -98,7 +98,7 @@ class Reader(html.parser.HTMLParser):
 def small(text: str) -> Page:
     """A page with `text` in every kind of place."""
     table = Table(text, (text, text), ((text, text),), tones=(Tone.BAD,), note=text)
-    evidence = tuple(EvidenceLine(kind, text, (text,)) for kind in (FOR, AGAINST, UNSEEN))
+    evidence = tuple(EvidenceLine(kind, text, (text,)) for kind in EvidenceKind)
     bars = Bars("b", text, text, "ratio", (text,), (Group(text, (1.0,)),), note=text)
     line = Line(text, (0.0, 1.0), (1.0, 2.0))
     lines = Lines("l", text, "time", (line,), (Limit(text, 1.0),), (), (Highlight(text, text, 1.0, 0.0, 1.0),), text)
@@ -363,7 +363,7 @@ def kept(folder: Path, *, name: str = "promo-rush.tar.zst") -> None:
     looks = folder / "incidents" / "x" / "looks"
     looks.mkdir(parents=True)
     (looks / "1.tar.zst").write_bytes((pages.INCIDENTS / name).read_bytes())
-    (looks / "1.json").write_text(json_documents.render_diagnosis(pages.looked(name)[0]), encoding="utf-8")
+    (looks / "1.json").write_text(machine_formats.render_diagnosis(pages.looked(name)[0]), encoding="utf-8")
 
 
 @pytest.mark.parametrize(

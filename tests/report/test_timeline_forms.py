@@ -17,14 +17,14 @@ from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.remediation.run_result import Outcome
-from latdoctor.report import cloudevents, json_documents
+from latdoctor.report import cloudevents, machine_formats
 from latdoctor.report import timeline as timeline_markdown
 from latdoctor.report import timeline as timeline_text
 from tests.incident.stories import ID, RUN, Log, carried_out, promo_rush
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMS: dict[str, Callable[[Timeline], str]] = {
-    "json": json_documents.render_timeline,
+    "json": machine_formats.render_timeline,
     "markdown": timeline_markdown.render_markdown,
     "text": timeline_text.render_text,
     "cloudevents": cloudevents.render,
@@ -84,19 +84,19 @@ def test_it_reads_as_it_did(story: str, form: str) -> None:
 @pytest.mark.parametrize("story", STORIES)
 def test_every_form_is_made_from_the_json_document_alone(story: str) -> None:
     told = STORIES[story]()
-    again = json_documents.parse_timeline(json_documents.render_timeline(told).encode())
+    again = machine_formats.parse_timeline(machine_formats.render_timeline(told).encode())
     assert again == told
     assert {name: form(again) for name, form in FORMS.items()} == {name: form(told) for name, form in FORMS.items()}
 
 
 @pytest.mark.parametrize("story", STORIES)
 def test_the_document_keeps_to_its_schema(story: str) -> None:
-    document = json.loads(json_documents.render_timeline(STORIES[story]()))
-    jsonschema.validate(document, json_documents.timeline_schema(), cls=jsonschema.Draft202012Validator)
+    document = json.loads(machine_formats.render_timeline(STORIES[story]()))
+    jsonschema.validate(document, machine_formats.timeline_schema(), cls=jsonschema.Draft202012Validator)
     assert document["schema_version"] == "1"
     del document["moments"]
     with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(document, json_documents.timeline_schema(), cls=jsonschema.Draft202012Validator)
+        jsonschema.validate(document, machine_formats.timeline_schema(), cls=jsonschema.Draft202012Validator)
 
 
 CLOUDEVENT = json.loads((Path(__file__).parent / "cloudevents.schema.json").read_text())

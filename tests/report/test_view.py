@@ -41,7 +41,7 @@ def test_a_named_cause_comes_with_the_next_look_and_its_cost(incident: str) -> N
     assert all(look.ask.startswith("--") and look.cost and look.checks for look in found.next_looks)
     first = found.next_looks[0]
     shown = " ".join(run([*command, "-v"]).out.partition("\nNext\n")[2].split())
-    assert f"look with {first.ask}: it {first.cost} and would show {first.checks[0]}" in shown
+    assert f"collect with {first.ask}: it {first.cost} and would evaluate {first.checks[0]}" in shown
 
 
 def test_where_nothing_is_left_to_look_at_that_is_said(diagnosis: Diagnosis) -> None:
@@ -113,7 +113,7 @@ def test_an_answer_that_names_nothing_tells_what_is_nearest(
     first = msgspec.structs.replace(diagnosis.causes[0], named=False, probability=probability)
     answer = msgspec.structs.replace(diagnosis.answer, kind="unexplained", causes=())
     line = presenter.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=(first,)))
-    assert line == "no cause of the catalogue explains what was seen" + message.format(first=first.id)
+    assert line == "no cause of the catalogue explains the findings" + message.format(first=first.id)
     assert "nearest" not in presenter.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=()))
 
 

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.report.live import StatusChange, line, screen, stamped, summary
+from latdoctor.report.console import StatusChange, line, screen, stamped, summary
 from tests.diagnosis.world import small_rules, told
 
 

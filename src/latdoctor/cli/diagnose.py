@@ -221,7 +221,7 @@ def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: 
     from latdoctor.cli.incident_context import ChangeRecorder
     from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
-    from latdoctor.report.live import summary
+    from latdoctor.report.console import summary
 
     single_only = {
         "a bundle": bundle is not None,
@@ -243,9 +243,9 @@ def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: 
 
 def _print(diagnosis: Diagnosis, output: DiagnosisFormat, *, verbose: int) -> None:
     if output is DiagnosisFormat.JSON:
-        from latdoctor.report import json_documents
+        from latdoctor.report import machine_formats
 
-        typer.echo(json_documents.render_diagnosis(diagnosis))
+        typer.echo(machine_formats.render_diagnosis(diagnosis))
     elif output is DiagnosisFormat.MARKDOWN:
         from latdoctor.report import markdown
 

@@ -29,8 +29,8 @@ from latdoctor.collectors.runner import SystemClock, collect_bundle
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError, SourceError, UsageError
-from latdoctor.report import json_documents
-from latdoctor.report.live import LATELY, StatusChange, line, moment, screen, stamped, summary
+from latdoctor.report import machine_formats
+from latdoctor.report.console import LATELY, StatusChange, line, moment, screen, stamped, summary
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value, parse_duration
 
@@ -153,7 +153,7 @@ class Documents:
     """A JSON document on one line for each diagnosis, or `{"could_not_look": REASON, "at": UNIX SECONDS}`."""
 
     def show(self, diagnosis: Diagnosis, at: float) -> None:
-        typer.echo(json_documents.diagnosis_line(diagnosis))
+        typer.echo(machine_formats.diagnosis_line(diagnosis))
 
     def failed(self, why: str, at: float) -> None:
         typer.echo(json.dumps({"could_not_look": why, "at": at}))

@@ -226,11 +226,11 @@ def run_cases(
 def _write_junit(outcomes: Sequence[Outcome], path: Path) -> None:
     """Raises BundleError where it cannot be written."""
     from latdoctor.output_file import cannot_write
-    from latdoctor.report.junit import render
+    from latdoctor.report.machine_formats import render_junit
 
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(render(outcomes), encoding="utf-8")
+        path.write_text(render_junit(outcomes), encoding="utf-8")
     except OSError as error:
         raise cannot_write(path, _JUNIT, error) from error
 

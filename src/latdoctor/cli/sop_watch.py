@@ -17,7 +17,7 @@ from latdoctor.cli.sop_actions import current_status, opened_as
 from latdoctor.errors import OperationError
 from latdoctor.incident.status import IncidentStatus
 from latdoctor.journal.state_dir import JOURNAL
-from latdoctor.report.live import StatusChange, stamped
+from latdoctor.report.console import StatusChange, stamped
 from latdoctor.report.sop import changed, line, page, screen
 from latdoctor.sanitize import clean
 

@@ -79,7 +79,7 @@ def _chosen(incident: str, run: str) -> Timeline:
 
 
 def _rendered(document: Timeline, form: TimelineFormat) -> str:
-    from latdoctor.report import cloudevents, json_documents
+    from latdoctor.report import cloudevents, machine_formats
     from latdoctor.report import timeline as reports
 
     match form:
@@ -88,7 +88,7 @@ def _rendered(document: Timeline, form: TimelineFormat) -> str:
         case TimelineFormat.MARKDOWN:
             return reports.render_markdown(document)
         case TimelineFormat.JSON:
-            return json_documents.render_timeline(document)
+            return machine_formats.render_timeline(document)
         case TimelineFormat.CLOUDEVENTS:
             return cloudevents.render(document)
         case TimelineFormat.HTML:

@@ -1,12 +1,14 @@
-"""The diagnosis on a terminal: what matters at three in the morning first, readable at 80 columns.
+"""A diagnosis on a terminal of 80 columns: the answer, the evidence in full, and the screen of --watch.
 
-Everything that came from outside is put into rich's Text objects, never into its markup.
+Untrusted text goes into rich's Text objects, never into its markup.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -17,13 +19,28 @@ from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.evidence.model import SourceQuery
 from latdoctor.report import comparison, comparison_screen, presenter, time_scope
 from latdoctor.report.answer import answer
-from latdoctor.report.presenter import gap_lines, unexplained
+from latdoctor.report.comparison import answered
+from latdoctor.report.one_screen import HEIGHT
+from latdoctor.report.presenter import EvidenceKind, gap_lines, unexplained
 from latdoctor.units import percent
 
-_MARK = {presenter.FOR: ("+", "green"), presenter.AGAINST: ("-", "red"), presenter.UNSEEN: ("?", "magenta")}
-_COMPACT = {presenter.FOR: 5, presenter.AGAINST: 2, presenter.UNSEEN: 2}
+_MARK = {
+    EvidenceKind.FOR: ("+", "green"),
+    EvidenceKind.AGAINST: ("-", "red"),
+    EvidenceKind.NOT_MEASURED: ("?", "magenta"),
+}
+_COMPACT = {EvidenceKind.FOR: 5, EvidenceKind.AGAINST: 2, EvidenceKind.NOT_MEASURED: 2}
 _MAX_GAPS = 3
 _MAX_QUERIES = 6
+LATELY = 4  # that the screen keeps
+
+
+@dataclass(frozen=True, slots=True)
+class StatusChange:
+    """A change of the answer. `at` in unix seconds."""
+
+    at: float
+    message: str
 
 
 def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> None:
@@ -60,10 +77,10 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
     if diagnosis.verdict.level == "inconclusive":
         yield _listing("Why not healthy", diagnosis.verdict.reasons)
     pain = presenter.symptoms(diagnosis)
-    if any(line.kind == presenter.FOR for line in pain) or (pain and verbose):
+    if any(line.kind == EvidenceKind.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
     if left := unexplained(diagnosis):
-        yield _listing("Found, and not explained by what is named", left)
+        yield _listing("Findings that no named cause explains", left)
     yield _tiers(diagnosis, verbose=verbose)
     if diagnosis.gaps:
         yield _gaps(diagnosis, verbose=verbose)
@@ -84,7 +101,7 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     rows: list[RenderableType] = [head, _indented(Text(presenter.facts_of(cause), style="dim"), 2), _advice(cause)]
     rows += _evidence(presenter.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
-        rows.append(_account(cause))
+        rows.append(_score(cause))
     return Group(*rows)
 
 
@@ -94,7 +111,7 @@ def _evidence(lines: Iterable[presenter.EvidenceLine], *, verbose: bool) -> list
     shown_of: Counter[str] = Counter()
     for line in lines:
         counts[line.kind] += 1
-        if not verbose and (shown_of[line.kind] >= _COMPACT[line.kind] or line.unlooked):
+        if not verbose and (shown_of[line.kind] >= _COMPACT[line.kind] or line.no_source):
             continue
         shown_of[line.kind] += 1
         mark, style = _MARK[line.kind]
@@ -115,11 +132,11 @@ def _marked(mark: str, style: str, text: Text) -> RenderableType:
     return row
 
 
-def _account(cause: RankedCause) -> RenderableType:
+def _score(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", width=8)
     table.add_column()
-    for points, message in presenter.account_rows(cause):
+    for points, message in presenter.score_rows(cause):
         table.add_row(Text(points), Text(message))
     title = Text(f"why {percent(cause.probability)}, against its best rival: {cause.rival}", style="italic")
     return Group(_indented(title, 2), table)
@@ -127,7 +144,7 @@ def _account(cause: RankedCause) -> RenderableType:
 
 def _advice(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 1))
-    table.add_column(width=6, justify="right", style="bold")
+    table.add_column(width=7, justify="right", style="bold")
     table.add_column()
     for title, message in presenter.advice(cause):
         table.add_row(title, Text(message))
@@ -140,7 +157,7 @@ def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
         rows.append(_indented(Text.assemble((tier.heading, "bold"), "  ", (tier.counts, "dim")), 2))
         rows += [_indented(part, 2) for part in _evidence(tier.fired, verbose=verbose)] if verbose else []
         rows += [_indented(part, 2) for part in _evidence(tier.clear, verbose=True)] if verbose else []
-        reasons = tier.not_evaluated if verbose else tier.not_evaluated_otherwise[:1]
+        reasons = tier.not_evaluated if verbose else tier.not_evaluated_with_sources[:1]
         rows += [_marked("?", "magenta", Text(reason, style="dim")) for reason in reasons]
     if not verbose and (line := presenter.summary(diagnosis)):
         rows.append(_indented(Text(line, style="dim"), 2))
@@ -148,7 +165,7 @@ def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
 
 
 def _gaps(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
-    rows: list[RenderableType] = [Text("Could not be seen", style="bold")]
+    rows: list[RenderableType] = [Text("Not measured", style="bold")]
     gaps = gap_lines(diagnosis, every=verbose)
     shown = gaps if verbose else gaps[:_MAX_GAPS]
     rows += [_marked("?", "magenta", Text(line)) for line in shown]
@@ -179,3 +196,37 @@ def _listing(title: str, lines: Iterable[str]) -> RenderableType:
 
 def _indented(part: RenderableType, columns: int) -> RenderableType:
     return Padding(part, (0, 0, 0, columns), expand=False)
+
+
+def summary(diagnosis: Diagnosis) -> str:
+    """The verdict and the answer in one line; a change of it is a new line of --watch."""
+    return answered(diagnosis.verdict, diagnosis.answer)
+
+
+def line(diagnosis: Diagnosis) -> str:
+    """The same with probabilities and the symptoms that fired."""
+    shares = [percent(cause.probability) for cause in presenter.shown_causes(diagnosis, every=False)]
+    pain = [line.message for line in presenter.symptoms(diagnosis) if line.kind == EvidenceKind.FOR]
+    listed = f" ({', '.join(shares)})" if shares else ""
+    return f"{summary(diagnosis)}{listed}{': ' if pain else ''}{'; '.join(pain[:2])}"
+
+
+def stamped(event: StatusChange) -> str:
+    """`2026-11-22 02:51:10 UTC  critical: app.load.burst (94 %)`."""
+    return f"{moment(event.at)}  {event.message}"
+
+
+def moment(at: float) -> str:
+    """`2026-11-22 02:51:10 UTC`."""
+    return datetime.datetime.fromtimestamp(at, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def screen(diagnosis: Diagnosis, recent: Sequence[StatusChange], heading: str) -> RenderableType:
+    """The newest answer below the recent changes, in at most HEIGHT lines."""
+    parts = [Text(heading, style="dim", no_wrap=True, overflow="ellipsis")]
+    parts += [
+        Text(f"{moment(event.at)[11:19]}  {event.message}", no_wrap=True, overflow="ellipsis")
+        for event in recent[-LATELY:]
+    ]
+    lines = answer(diagnosis, HEIGHT - len(parts) - 1)
+    return Group(*parts, Text(), *(Text(line.text, style=line.style, no_wrap=True) for line in lines))

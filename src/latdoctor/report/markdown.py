@@ -19,7 +19,6 @@ _SPECIAL = re.compile(
     re.IGNORECASE,
 )
 _PARTED = ":<!-- -->"
-_MARK = {presenter.FOR: "for", presenter.AGAINST: "against", presenter.UNSEEN: "not seen"}
 
 
 def render(diagnosis: Diagnosis) -> str:
@@ -45,12 +44,12 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     for cause in presenter.shown_causes(diagnosis, every=False):
         yield from _cause(cause, diagnosis)
     yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())
-    yield from _section("Symptoms", [f"{_MARK[line.kind]}: {line.message}" for line in presenter.symptoms(diagnosis)])
-    yield from _section("Found, and not explained by what is named", unexplained(diagnosis))
+    yield from _section("Symptoms", [f"{line.kind}: {line.message}" for line in presenter.symptoms(diagnosis)])
+    yield from _section("Findings that no named cause explains", unexplained(diagnosis))
     yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
     for tier in presenter.tier_lines(diagnosis):
         yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated[:1]))} |"
-    yield from _section("Could not be seen", gap_lines(diagnosis, every=False))
+    yield from _section("Not measured", gap_lines(diagnosis, every=False))
     if diagnosis.against:
         title = escape(f"{diagnosis.against.name}, against {diagnosis.against.than}")
         yield from _section(title, comparison.of_against(diagnosis.against))
@@ -70,11 +69,11 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     for title, message in presenter.advice(cause):
         yield f"* **{title}** {escape(message)}"
     for line in presenter.evidence_lines(cause, diagnosis):
-        yield f"* **{_MARK[line.kind]}** {escape(line.message)}"
+        yield f"* **{line.kind}** {escape(line.message)}"
         for detail in line.details:
             yield f"  * {escape(detail)}"
     yield from ("", "| points | why |", "|---:|---|")
-    for points, message in presenter.account_rows(cause):
+    for points, message in presenter.score_rows(cause):
         yield f"| {points} | {escape(message)} |"
 
 

@@ -1,4 +1,4 @@
-"""A diagnosis arranged for reading: the pieces that console and Markdown both print, without any markup."""
+"""A diagnosis in words: what the terminal, Markdown and the HTML report print, without markup."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
+from enum import StrEnum
 
 from rich.cells import cell_len, set_cell_size
 
 from latdoctor.conditions.evaluator import HOLDS, Atom
-from latdoctor.diagnosis.codes import Level, ReasonCode, UserImpact
-from latdoctor.diagnosis.evaluate import FIRED
+from latdoctor.diagnosis.codes import CheckStatus, Level, ReasonCode, TierCoverage, UserImpact
 from latdoctor.diagnosis.recommend import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, RuledOut, Tier
 from latdoctor.evidence.model import Origin
@@ -57,7 +57,7 @@ IMPACT = {
 
 
 def summary(diagnosis: Diagnosis) -> str:
-    """How many checks lack a source, and what would show most of them; empty where there are none."""
+    """How many checks lack a source, and which source would evaluate most of them; empty where there are none."""
     lacking = [check for check in diagnosis.checks if check.source_missing]
     if not lacking:
         return ""
@@ -68,7 +68,7 @@ def summary(diagnosis: Diagnosis) -> str:
 
 
 def unexplained(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What fired and what no named cause expects. Where none is named: what would expect it, but is ruled out."""
+    """Fired findings that no named cause expects; if none is named, with the ruled-out cause that expects them."""
     answer = diagnosis.answer
     message = {check.id: check.message for check in diagnosis.checks}
     ruled_out = () if answer.causes else answer.ruled_out
@@ -82,13 +82,13 @@ def _unfit(ruled_out: RuledOut, message: Mapping[str, str]) -> str:
     return f" (fits {ruled_out.cause}, which is ruled out: {'; '.join(message[name] for name in ruled_out.by)})"
 
 
-_LISTED = 4  # of the things that one gap says the same of
+_LISTED = 4  # subjects or tails that one line of gaps lists
 
 
 def gap_lines(diagnosis: Diagnosis, *, every: bool) -> tuple[str, ...]:
-    """What could not be seen and what to do about it, the gaps that left most checks unevaluated first.
+    """What was not measured and what to do about it; the gaps that leave most checks unevaluated come first.
 
-    One line for several subjects of which the same is said, and for several things with the same hint.
+    Subjects with the same reason share a line, and so do reasons with the same start and hint.
     """
     hiding = Counter(
         signal
@@ -104,8 +104,8 @@ def gap_lines(diagnosis: Diagnosis, *, every: bool) -> tuple[str, ...]:
         if gap.subject:
             about.append(gap.subject)
     alike: dict[tuple[str, str, str, str], list[str]] = {}
-    for (source, said, next_step), about in subjects.items():
-        head, colon, tail = said.rpartition(": ")
+    for (source, reason, next_step), about in subjects.items():
+        head, colon, tail = reason.rpartition(": ")
         alike.setdefault((source, _cut(about, ", ", every=every), head + colon, next_step), []).append(tail)
     return tuple(_gap_line(*key, _cut(tails, "; ", every=every)) for key, tails in alike.items())
 
@@ -115,40 +115,54 @@ def _cut(names: Sequence[str], separator: str, *, every: bool) -> str:
     return separator.join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
 
 
-def _gap_line(source: str, about: str, head: str, next_step: str, said: str) -> str:
+def _gap_line(source: str, about: str, head: str, next_step: str, tails: str) -> str:
     reader = "" if source == "derived" else f"{source.replace('_', ' ')}: "
     subject = f"{about}: " if about else ""
-    return f"{reader}{subject}{head}{said}" + (f" — {next_step}" if next_step else "")
+    return f"{reader}{subject}{head}{tails}" + (f" — {next_step}" if next_step else "")
 
 
-FOR, AGAINST, UNSEEN = "for", "against", "not seen"
-_NOWHERE = "not shown by what was read"
-NEAR = 0.1  # a cause that is less likely is not worth a tired person's time
-_MUCH = 3  # checks hidden for one reason, from which on the compact answer tells of it
+_NOWHERE = "not shown by the sources that were read"
+NEAR = 0.1  # a cause that is less likely is not printed
+_MANY = 3  # checks hidden for one reason: from here on the compact form has the reason
 _NAME_WIDTH = 44
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
-_SEEN = {"seen": "seen", "partly": "seen in part", "unseen": "not seen", "not-applicable": "does not apply"}
+_COVERAGE: Mapping[TierCoverage, str] = {
+    TierCoverage.SEEN: "checked",
+    TierCoverage.PARTLY: "checked in part",
+    TierCoverage.UNSEEN: "not measured",
+    TierCoverage.NOT_APPLICABLE: "does not apply",
+}
+
+
+class EvidenceKind(StrEnum):
+    """What a finding means for a cause."""
+
+    FOR = "for"
+    AGAINST = "against"
+    NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True, slots=True)
 class EvidenceLine:
-    """One finding for, against, or missing for a cause, with the numbers and where they were read."""
+    """A finding for or against a cause, or one that was not measured; `details`: numbers and where they were read."""
 
-    kind: str
+    kind: EvidenceKind
     message: str
     details: tuple[str, ...] = ()
-    unlooked: bool = False  # missing only because no source was given that shows it
+    no_source: bool = False  # not measured only because no source that shows it was given
 
 
 @dataclass(frozen=True, slots=True)
 class TierLine:
+    """A tier with its checks; `not_evaluated` are the reasons with the checks that they hide."""
+
     heading: str
     counts: str
     fired: tuple[EvidenceLine, ...]
     clear: tuple[EvidenceLine, ...]
-    not_evaluated: tuple[str, ...]  # reasons, with what they hide
-    not_evaluated_otherwise: tuple[str, ...]  # those of them that no other source would mend, and that hide much
+    not_evaluated: tuple[str, ...]
+    not_evaluated_with_sources: tuple[str, ...]  # those that no further source resolves, and that hide many checks
 
 
 def headline(diagnosis: Diagnosis) -> str:
@@ -159,7 +173,7 @@ def headline(diagnosis: Diagnosis) -> str:
 
 
 def site_line(diagnosis: Diagnosis) -> str:
-    """What was judged by limits of the site, or not judged as it wishes; empty where all is as shipped."""
+    """Findings judged by the site's thresholds or disabled by the site; empty where all is as shipped."""
     limited = sum(check.site and bool(check.atoms) for check in diagnosis.checks)
     disabled = sum(reason.code == ReasonCode.DISABLED for check in diagnosis.checks for reason in check.reasons)
     known = [f"{limited} judged by site thresholds"] if limited else []
@@ -171,7 +185,7 @@ def site_line(diagnosis: Diagnosis) -> str:
 
 
 def shortened(name: str, width: int = _NAME_WIDTH) -> str:
-    """A long name by its two ends, which tell it from others, in `width` columns or one more."""
+    """A long name with its middle left out, in `width` columns or one more."""
     if cell_len(name) <= width:
         return name
     half = width // 2
@@ -180,17 +194,17 @@ def shortened(name: str, width: int = _NAME_WIDTH) -> str:
 
 
 def answer_line(diagnosis: Diagnosis) -> str:
-    """What the answer is, where no single line about a cause says it."""
+    """The answer in a line, unless causes are named."""
     answer = diagnosis.answer
     if answer.kind == "one-of":
         return f"one of: {', '.join(answer.causes)}"
     if answer.kind == "unexplained":
-        return f"no cause of the catalogue explains what was seen{_nearest(diagnosis)}"
+        return f"no cause of the catalogue explains the findings{_nearest(diagnosis)}"
     return "no cause found" if answer.kind == "none" else ""
 
 
 def _nearest(diagnosis: Diagnosis) -> str:
-    """The likeliest cause, where it is not likely enough to be named and still worth a look."""
+    """The likeliest cause that is not likely enough to be named."""
     first = next(iter(diagnosis.causes), None)
     return f" (nearest: {first.id}, {percent(first.probability)})" if first and first.probability >= NEAR else ""
 
@@ -212,27 +226,27 @@ def facts_of(cause: RankedCause) -> str:
 
 
 def evidence_lines(cause: RankedCause, diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
-    """The findings for, against and missing, each with its numbers."""
+    """The findings for and against a cause and those that were not measured, each with its numbers."""
     checks = {check.id: check for check in diagnosis.checks}
-    lines = [EvidenceLine(FOR, checks[name].message, details(checks[name])) for name in cause.evidence_for]
-    for name in cause.evidence_against:
-        check = checks[name]
-        lines.append(EvidenceLine(AGAINST, check.message, details(check)))
+    findings = [(EvidenceKind.FOR, checks[name]) for name in cause.evidence_for]
+    findings += [(EvidenceKind.AGAINST, checks[name]) for name in cause.evidence_against]
+    lines = [EvidenceLine(kind, check.message, details(check)) for kind, check in findings]
     lines += [
-        EvidenceLine(UNSEEN, f"{name} ({checks[name].reason})", unlooked=checks[name].source_missing)
+        EvidenceLine(
+            EvidenceKind.NOT_MEASURED, f"{name} ({checks[name].reason})", no_source=checks[name].source_missing
+        )
         for name in cause.unseen
     ]
     return tuple(lines)
 
 
 def details(check: Check) -> tuple[str, ...]:
-    """Each comparison with its value, limit, subject, and place: what a person needs to go and look.
+    """Each comparison with its value, limit, subject and place.
 
-    Of what fired for one of several reasons, those that hold: a number within its limit is no reason. Only where none
-    holds, as in a "not", all are shown.
+    Of a fired finding only the comparisons that hold; all of them where none holds, as in a "not".
     """
     several = len(check.subjects) > 1
-    holding = [atom for atom in check.atoms if atom.status == HOLDS] if check.status == FIRED else []
+    holding = [atom for atom in check.atoms if atom.status == HOLDS] if check.status == CheckStatus.FIRED else []
     return tuple(dict.fromkeys(_atom(atom, with_subject=several) for atom in holding or check.atoms))
 
 
@@ -250,39 +264,39 @@ def listed(condition: str) -> str:
 
 
 def _place(origin: Origin) -> str:
-    """Where it was read; a long artifact name keeps its two ends."""
+    """Where a value was read; the middle of a long artifact name is left out."""
     return str(Origin(shortened(origin.artifact), origin.place)) if origin.artifact else origin.place
 
 
 def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
-    """What to do, by which playbook, whom to wake, and what not to do yet."""
-    rows = [("do", cause.remediation)]
+    """What to do, the playbook, the owner to page, and what not to do yet."""
+    rows = [("Do", cause.remediation)]
     if playbook := first_playbook(cause):
-        rows.append(("mend", advised(playbook)))
+        rows.append(("Fix", advised(playbook)))
     if cause.owner:
-        rows.append(("wake", cause.owner))
+        rows.append(("Page", cause.owner))
     if cause.keep_evidence:
-        rows.append(("keep", "do not restart yet: the evidence would be lost (latdoctor collect first)"))
+        rows.append(("Caution", "do not restart yet: the evidence would be lost (latdoctor collect first)"))
     return tuple(rows)
 
 
-def account_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
-    """The account of the probability; the rows add up to the total as printed."""
+def score_rows(cause: RankedCause) -> tuple[tuple[str, str], ...]:
+    """The points behind the probability; the rows add up to the total as printed."""
     rows = [(f"{row.points:+d}", row.message) for row in cause.contributions]
     total = sum(row.points for row in cause.contributions)
-    return (*rows, (f"{total:+d}", "total: 10 points = ten times likelier"))
+    return (*rows, (f"{total:+d}", "total: 10 points = ten times the odds"))
 
 
 def tier_lines(diagnosis: Diagnosis) -> tuple[TierLine, ...]:
-    """The walk over the three tiers."""
+    """The three tiers."""
     checks = {check.id: check for check in diagnosis.checks}
     known = {name for cause in diagnosis.causes for name in cause.evidence_for}
-    known |= {check.id for check in diagnosis.checks if check.kind != "specific"}  # they have a section of their own
+    known |= {check.id for check in diagnosis.checks if check.kind != "specific"}  # in a section of their own
     return tuple(_tier_line(tier, checks, known) for tier in diagnosis.tiers)
 
 
-def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierLine:
-    """One tier; the numbers of a finding that is `told` of stand with its cause already."""
+def _tier_line(tier: Tier, checks: Mapping[str, Check], detailed: Set[str]) -> TierLine:
+    """One tier; the details of `detailed` findings are printed elsewhere."""
     counts = {
         "fired": len(tier.fired),
         "clear": len(tier.clear),
@@ -291,22 +305,24 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check], told: Set[str]) -> TierL
     }
     unseen = [checks[name] for name in tier.not_evaluated]
     return TierLine(
-        heading=f"{_TIER_NUMBER.get(tier.name, 0)} {tier.name}: {_SEEN[tier.seen]}",
+        heading=f"{_TIER_NUMBER.get(tier.name, 0)} {tier.name}: {_COVERAGE[tier.seen]}",
         counts=" · ".join(f"{count} {name}" for name, count in counts.items() if count),
         fired=tuple(
-            EvidenceLine(FOR, checks[name].message, () if name in told else details(checks[name]))
+            EvidenceLine(EvidenceKind.FOR, checks[name].message, () if name in detailed else details(checks[name]))
             for name in tier.fired
         ),
-        clear=tuple(EvidenceLine(AGAINST, checks[name].message, details(checks[name])) for name in tier.clear),
+        clear=tuple(
+            EvidenceLine(EvidenceKind.AGAINST, checks[name].message, details(checks[name])) for name in tier.clear
+        ),
         not_evaluated=_grouped(unseen),
-        not_evaluated_otherwise=_grouped(
-            (one for one in unseen if not (one.source_missing or _is_nowhere(one))), _MUCH
+        not_evaluated_with_sources=_grouped(
+            (one for one in unseen if not (one.source_missing or _is_nowhere(one))), _MANY
         ),
     )
 
 
 def _grouped(checks: Iterable[Check], least: int = 1) -> tuple[str, ...]:
-    """Checks that were not evaluated, one line a reason: what can be done something about first, then the commonest.
+    """Checks that were not evaluated, one line per reason: actionable reasons first, then the most frequent.
 
     Reasons that hide fewer than `least` are left out.
     """
@@ -333,33 +349,35 @@ def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
     for check in diagnosis.checks:
         if check.kind == "specific":
             continue
-        if check.status == "fired":
-            lines.append(EvidenceLine(FOR, check.message, details(check)))
-        elif check.required and check.status == "not-evaluated":
-            lines.append(EvidenceLine(UNSEEN, f"{check.id}: {check.reason}"))
+        if check.status == CheckStatus.FIRED:
+            lines.append(EvidenceLine(EvidenceKind.FOR, check.message, details(check)))
+        elif check.required and check.status == CheckStatus.NOT_EVALUATED:
+            lines.append(EvidenceLine(EvidenceKind.NOT_MEASURED, f"{check.id}: {check.reason}"))
     return tuple(lines)
 
 
 def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """What to type or do next: the answer always ends in one."""
+    """Commands to run next; never empty."""
     named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
     steps = [
         f"latdoctor remediate --playbook {playbook} --server URL (shows what it would change; --apply does it)"
         for playbook in playbooks_for(named)[:2]
     ]
     steps += [f"latdoctor explain {cause.id}" for cause in named[:2]]
-    for look in diagnosis.next_looks[:2]:
-        steps.append(f"look with {look.ask}: it {look.cost} and would show {', '.join(look.checks)}")
+    steps += [
+        f"collect with {source.ask}: it {source.cost} and would evaluate {', '.join(source.checks)}"
+        for source in diagnosis.next_looks[:2]
+    ]
     if diagnosis.answer.causes and not diagnosis.next_looks:
         steps.append("no other source would change this ranking")
     lacking = [reason for check in diagnosis.checks if check.required for reason in check.reasons]
     if any(one.code == ReasonCode.NOT_SHOWN and "latency.p99" in one.signals for one in lacking):
-        steps.append("watch the server's own metrics page (--server URL): nothing that was read tells its P99")
+        steps.append("read the server's metrics page (--server URL): no source that was read has its P99")
     if any(one.code == ReasonCode.NO_SLO for one in lacking):
-        steps.append("give the SLO, such as --slo 500ms: without an SLO nobody can say whether this is slow")
+        steps.append("set the SLO, such as --slo 500ms: without one, slow is undefined")
     return tuple(steps) or ("latdoctor preflight",)
 
 
 def tier_noun(tier: str) -> str:
-    """What a tier is about, for a reader."""
+    """A tier as a noun phrase."""
     return {"infrastructure": "the GPU and the host", "framework": "the framework"}.get(tier, "the application")

@@ -190,10 +190,10 @@ def changed(before: IncidentStatus | None, status: IncidentStatus) -> bool:
 
 def moment(at: float) -> str:
     """`2026-09-21 14:12:50`, in UTC."""
-    from latdoctor.report import live
+    from latdoctor.report import console as console_report
 
     try:
-        return live.moment(at).removesuffix(" UTC")
+        return console_report.moment(at).removesuffix(" UTC")
     except (OverflowError, ValueError, OSError):  # an external clock may have any value
         return "an impossible time"
 

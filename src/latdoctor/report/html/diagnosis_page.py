@@ -167,8 +167,8 @@ def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> CauseCard:
         probability=probability,
         facts=presenter.facts_of(cause),
         advice=presenter.advice(cause),
-        evidence=tuple(line for line in lines if not line.unlooked),
-        not_given=tuple(line.message for line in lines if line.unlooked),
+        evidence=tuple(line for line in lines if not line.no_source),
+        not_given=tuple(line.message for line in lines if line.no_source),
         breakdown=ScoreBreakdown(f"account-{place}", f"Score in points{rival}", scores) if scores else None,
     )
 
