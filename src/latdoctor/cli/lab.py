@@ -69,7 +69,7 @@ def _list() -> None:
 
 
 FOR_LOAD = ("aiohttp", "hdrh", "uvloop")  # of the load generator, which can run without a server
-_NEEDED = (*FOR_LOAD, "httptools", "starlette", "torch", "uvicorn")
+_NEEDED = (*FOR_LOAD, "httptools", "scipy", "starlette", "torch", "uvicorn")
 
 
 def need_extra(names: Sequence[str] = _NEEDED) -> None:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Collector
+from latdoctor.diagnosis.codes import AnswerKind, Level
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.evaluate import FIRED
 from latdoctor.diagnosis.result import Check, Diagnosis
@@ -43,10 +44,10 @@ class VariantAnswer(Struct, frozen=True):
 
     run: str
     view: str
-    kind: str
+    kind: AnswerKind
     named: tuple[str, ...]
     ranked: tuple[RankedCause, ...]
-    verdict: str
+    verdict: Level
     seconds: float  # from bundle to diagnosis; only the plain variant parses all artifacts
     moved: tuple[str, ...] | None = None
     unknown: tuple[str, ...] | None = None

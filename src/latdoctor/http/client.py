@@ -73,6 +73,13 @@ class HttpResponse:
             return FailureCode.STATUS
         return self.flaw.code if self.flaw else None
 
+    @property
+    def why(self) -> str:
+        """The failure as a predicate, like that of RequestFailure; empty without one."""
+        if self.failure in (FailureCode.REDIRECT, FailureCode.STATUS):
+            return f"answered with status {self.status}"
+        return self.flaw.why if self.flaw else ""
+
 
 class _Late(Exception):  # noqa: N818 - internal to this module
     """The deadline has passed."""

@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 
 from latdoctor.errors import OperationError
+from latdoctor.http.client import HttpRequest, send_request
+from latdoctor.http.failure import FailureCode, RequestFailure
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.sanitize import clean
 
@@ -61,22 +63,21 @@ class AdminClient:
     def ask(
         self, method: str, path: str, body: object = None, headers: Mapping[str, str] | None = None
     ) -> tuple[Mapping[str, str], bytes]:
-        """Headers (by name in any case) and body of the answer. Raises OperationError, AdminRefusedError for no 2xx."""
-        import httpx
+        """Return the headers (ETag alone, names in lower case) and the body of a response.
 
-        try:
-            answer = httpx.request(
-                *(method, self.url + path),
-                json=body,
-                headers={**self.headers, **(headers or {})},
-                timeout=TIMEOUT,
-                trust_env=False,
-            )
-        except httpx.HTTPError as error:
-            raise OperationError(f"the admin interface does not answer: {error}", where=self.url) from error
-        if not answer.is_success:
-            raise AdminRefusedError(answer.status_code, answer.text, f"{method} {self.url}{path}")
-        return answer.headers, answer.content
+        Raises OperationError, AdminRefusedError for another status than 2xx.
+        """
+        where = f"{method} {self.url}{path}"
+        content = None if body is None else msgspec.json.encode(body)
+        sent = {"Content-Type": "application/json", **self.headers, **(headers or {})}
+        response = send_request(HttpRequest(method, self.url + path, sent, content, reads=True), TIMEOUT)
+        if isinstance(response, RequestFailure):
+            raise OperationError(f"the admin interface {response.why}", where=where, next_step=response.next_step)
+        if response.failure is FailureCode.STATUS:
+            raise AdminRefusedError(response.status, response.body.decode(errors="replace"), where)
+        if response.failure is not None:
+            raise OperationError(f"the admin interface {response.why}", where=where)
+        return response.headers, response.body
 
 
 class AdminRefusedError(OperationError):

@@ -7,6 +7,10 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
+from latdoctor.http.client import HttpRequest, send_request
+from latdoctor.http.failure import RequestFailure
+
+MAX_PAGE = 64 << 20  # bytes
 
 
 class MetricsPage(Struct, frozen=True):
@@ -35,14 +39,11 @@ def collect_metrics(addresses: Sequence[str], timeout: float = 5.0) -> MetricsSn
 
 
 def scrape(base: str, timeout: float = 5.0) -> MetricsPage:
-    """The page of the server at `base`. Raises OperationError where it does not answer."""
-    import httpx
-
-    try:
-        answer = httpx.get(f"{base}/metrics", timeout=timeout, trust_env=False).raise_for_status()
-    except httpx.HTTPError as error:
-        raise OperationError(f"the server's metrics page cannot be read: {error}", where=base) from error
-    return MetricsPage(_values(answer.text))
+    """The page of the server at `base`. Raises OperationError if it does not answer."""
+    response = send_request(HttpRequest("GET", f"{base}/metrics", {}, reads=True, limit=MAX_PAGE), timeout)
+    if isinstance(response, RequestFailure) or response.failure is not None:
+        raise OperationError(f"the server's metrics page {response.why}", where=base)
+    return MetricsPage(_values(response.body.decode(errors="replace")))
 
 
 def _values(text: str) -> Mapping[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import signal
@@ -10,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import urllib.request
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +17,7 @@ from typing import Any, Self
 import msgspec
 
 from latdoctor.errors import OperationError
+from latdoctor.http.client import HttpRequest, HttpResponse, send_request
 from latdoctor.lab.admin_client import AdminClient, typed_knobs
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.faults.injection import InjectionTargets
@@ -306,13 +305,13 @@ class ChildProcess:
     def wait_answers(self, url: str, headers: Mapping[str, str] | None = None, within: float = READY_WITHIN) -> None:
         """Until `url` answers 200. Raises OperationError where the process ends before, or takes too long."""
         deadline = time.monotonic() + within
-        request = urllib.request.Request(url, headers=dict(headers or {}))  # noqa: S310 — our own process
+        request = HttpRequest("GET", url, headers or {})
         while time.monotonic() < deadline:
             if self.exit_code is not None:
                 raise OperationError(f"{self.name} ended before it was ready: {self.last_line()}")
-            with contextlib.suppress(OSError), urllib.request.urlopen(request, timeout=1) as answer:  # noqa: S310
-                if answer.status == 200:
-                    return
+            response = send_request(request, 1.0)
+            if isinstance(response, HttpResponse) and response.status == 200:
+                return
             time.sleep(0.05)
         raise OperationError(f"{self.name} was not ready within {within:g} s: {self.last_line()}")
 
