@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
@@ -18,12 +19,15 @@ from latdoctor.diagnosis.recommend import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextLook, RankedCause
 from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_loader import shipped_playbook
-from latdoctor.report import comparison_screen, presenter, time_scope
+from latdoctor.report import presenter, time_scope
 from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
 from latdoctor.report.text_utils import wrapped
 from latdoctor.report.vital_signs import file_noun, harm, measured
 from latdoctor.units import percent
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _INDENT = 6  # of evidence below a cause
 _MAX_CAUSES = 3
@@ -51,6 +55,14 @@ def answer(diagnosis: Diagnosis, height: int = HEIGHT) -> tuple[Line, ...]:
     return fitted(parts, height)
 
 
+def render(diagnosis: Diagnosis, console: Console) -> None:
+    """Print the answer on one screen."""
+    from rich.text import Text
+
+    for line in answer(diagnosis):
+        console.print(Text(line.text, style=line.style))
+
+
 def text(diagnosis: Diagnosis, height: int = HEIGHT) -> str:
     """The same as plain text."""
     return "\n".join(line.text for line in answer(diagnosis, height)) + "\n"
@@ -68,6 +80,8 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
 def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
     """Faster, slower or the same, by how much, and against what."""
     if diagnosis.against and diagnosis.against.speed:
+        from latdoctor.report import comparison_screen
+
         speed = diagnosis.against.speed
         pair = diagnosis.against
         was, now = (verdict.level for verdict in pair.contrast.verdicts)
@@ -83,6 +97,8 @@ def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
 def _moved(diagnosis: Diagnosis) -> Iterator[Line]:
     """The causes that are gone, and what else changed, better or worse."""
     if diagnosis.against and diagnosis.against.speed:
+        from latdoctor.report import comparison_screen
+
         for shift in diagnosis.against.contrast.causes:
             if shift.before and shift.before.named and not (shift.after and shift.after.named):
                 yield Line(f" Gone  {presenter.shortened(shift.title, WIDTH - 8)}", "bold", Rank.EVIDENCE)

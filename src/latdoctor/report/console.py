@@ -17,8 +17,7 @@ from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.evidence.model import SourceQuery
-from latdoctor.report import comparison, comparison_screen, presenter, time_scope
-from latdoctor.report.answer import answer
+from latdoctor.report import answer, comparison, comparison_screen, presenter, time_scope
 from latdoctor.report.comparison import answered
 from latdoctor.report.one_screen import HEIGHT
 from latdoctor.report.presenter import EvidenceKind, gap_lines, unexplained
@@ -46,8 +45,7 @@ class StatusChange:
 def render(diagnosis: Diagnosis, console: Console, *, verbosity: int = 0) -> None:
     """Print the answer on one screen; from 1 on the evidence in full, from 2 on every check, score and gap."""
     if verbosity == 0:
-        for line in answer(diagnosis):
-            console.print(Text(line.text, style=line.style))
+        answer.render(diagnosis, console)
         return
     for part in parts(diagnosis, verbose=verbosity > 1):
         console.print(part, crop=False)
@@ -228,5 +226,5 @@ def screen(diagnosis: Diagnosis, recent: Sequence[StatusChange], heading: str) -
         Text(f"{moment(event.at)[11:19]}  {event.message}", no_wrap=True, overflow="ellipsis")
         for event in recent[-LATELY:]
     ]
-    lines = answer(diagnosis, HEIGHT - len(parts) - 1)
+    lines = answer.answer(diagnosis, HEIGHT - len(parts) - 1)
     return Group(*parts, Text(), *(Text(line.text, style=line.style, no_wrap=True) for line in lines))
