@@ -222,7 +222,7 @@ LOG = Provider("logs", "--log FILE", "1 s", frozenset({"queue.depth"}))
         ("deep", Evidence(), (), {}, "nothing shows queue.depth"),
         ("deep", Evidence(), (PAGE, LOG), {}, "needs --metrics FILE or --log FILE"),
         ("deep", Evidence(gaps=(gap("queue.depth", None),)), (PAGE,), {}, "the field was blank"),
-        ("slow", Evidence(readings=(at("latency.p99", 0.75),)), (), {}, "no SLO given (--slo 500ms)"),
+        ("slow", Evidence(readings=(at("latency.p99", 0.75),)), (), {}, "no SLO given (--slo LIMIT)"),
         ("slow", Evidence(), (), {"slo.p99": 1.0}, "nothing shows latency.p99"),
         ("slower", Evidence(readings=(at("latency.p99", 0.75),)), (), {}, "no baseline given (--baseline FILE)"),
         ("xid", Evidence(), (), {}, "nothing shows log.xid"),

@@ -80,7 +80,7 @@ def list_() -> None:
             name, prometheus_rules.title(name), ", ".join(prometheus_rules.alerts(prometheus_rules.text(name)))
         )
     console.print(table)
-    console.print("Next: latdoctor alerts write SERVER --to FOLDER --slo 500ms, and name the files in prometheus.yml")
+    console.print("Next: latdoctor alerts write SERVER --to FOLDER --slo LIMIT, and name the files in prometheus.yml")
 
 
 @app.command()

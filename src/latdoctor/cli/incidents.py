@@ -111,10 +111,13 @@ IncidentOption = Annotated[
 
 
 @app.command("list")
-def list_(output: OutputOption = OutputFormat.TEXT) -> None:
-    """Every incident, the newest first.
+def list_(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Every incident.")] = False,
+    output: OutputOption = OutputFormat.TEXT,
+) -> None:
+    """List the incidents, the newest first.
 
-    With the means of how fast they were dealt with.
+    With their causes, the playbooks that worked, and the means of the response times.
 
     Exit codes: 0 listed · 1 the journal cannot be read.
     """
@@ -125,8 +128,15 @@ def list_(output: OutputOption = OutputFormat.TEXT) -> None:
 
     found = incidents()
     with readable():
-        measures = [one for incident in found for one in timeline(incident).measures]
-        shown.print_list(past_incidents(found), measures, result_console(), as_json=output is OutputFormat.JSON)
+        timelines = [timeline(incident) for incident in found]
+        shown.print_list(
+            past_incidents(found),
+            [measure for one in timelines for measure in one.measures],
+            result_console(),
+            as_json=output is OutputFormat.JSON,
+            verbose=verbose,
+            titles={cause.id: cause.title for one in timelines for look in one.looks for cause in look.causes},
+        )
 
 
 @app.command("show")

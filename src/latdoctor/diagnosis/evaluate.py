@@ -196,7 +196,7 @@ def _reasons(
 def _missing(finding: Finding, name: str, facts: Facts, providers: tuple[Provider, ...]) -> tuple[Reason, ...]:
     """Why one term of a condition is unknown; empty where no source at hand shows it."""
     if name in SLO_TERMS:
-        return (Reason(ReasonCode.NO_SLO, "no SLO given (--slo 500ms)", ("--slo 500ms",)),)
+        return (Reason(ReasonCode.NO_SLO, "no SLO given (--slo LIMIT)", ("--slo LIMIT",)),)
     if name == "baseline":
         return (_without_baseline(finding, facts),)
     if name.endswith(OF_ZERO):

@@ -145,7 +145,7 @@ class Tool(Struct, frozen=True):
 class Onset(Struct, frozen=True):
     """Since when it is slow: the median of `signal` (seconds) before, and from then on. Times unix seconds UTC.
 
-    `within`: by how many seconds `time` may be wrong either way; 0 where nobody told.
+    `within`: by how many seconds `time` may be wrong either way; 0 where that is unknown.
     """
 
     time: float
@@ -214,7 +214,7 @@ class Contrast(Struct, frozen=True):
 
     @property
     def answer_changed(self) -> bool:
-        """Whether a person would be told another thing: the level, or what is named."""
+        """Whether the answer is another one: the level, or the named causes."""
         levels = {verdict.level for verdict in self.verdicts}
         first, second = self.answers
         return len(levels) > 1 or first.kind != second.kind or set(first.causes) != set(second.causes)
@@ -253,7 +253,7 @@ class Diagnosis(Struct, frozen=True):
     generated_at: str  # RFC 3339 UTC
     target: str
     window: Window  # when it was looked
-    evidence_window: Window  # the time that the evidence itself tells of; null where it does not
+    evidence_window: Window  # the time that the evidence covers; null where it has no times
     verdict: Verdict
     since: Onset | None
     changes: tuple[Change, ...]  # the nearest first
@@ -264,7 +264,7 @@ class Diagnosis(Struct, frozen=True):
     next_looks: tuple[NextLook, ...]
     coverage: tuple[Coverage, ...]
     gaps: tuple[Gap, ...]
-    against: Against | None = None  # null where nobody asked to compare
+    against: Against | None = None  # null without a comparison
     vitals: tuple[Vital, ...] = ()  # in the order of importance, the worst subject of each
     slo_p99: float | None = None  # seconds; null where none was given
     slo_error_ratio: float | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console, RenderableType
@@ -14,21 +14,33 @@ from latdoctor.incident.impact import impact_lines
 from latdoctor.incident.response_times import mean
 from latdoctor.incident.similar import PastIncident, SimilarIncident
 from latdoctor.incident.timeline_model import ResponseTime, Timeline
+from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, print_lines, sentence_lines
+from latdoctor.report.one_screen import fitted as fit
 from latdoctor.report.text_utils import print_json
-from latdoctor.sanitize import TITLE, fitted
+from latdoctor.sanitize import counted, fitted
 from latdoctor.units import format_value
 
 MEASURES = ("MTTD", "MTTA", "MTTM", "MTTR")
+_LISTED = 8  # incidents on the default screen
 _TITLE, _TEXT, _ROWS = 80, 2 * 68, 14  # columns of a title, of a text in two lines, and rows at most
 
 
 def print_list(
-    found: Sequence[PastIncident], measures: Iterable[ResponseTime], console: Console, *, as_json: bool
+    found: Sequence[PastIncident],
+    measures: Iterable[ResponseTime],
+    console: Console,
+    *,
+    as_json: bool,
+    verbose: bool = False,
+    titles: Mapping[str, str] | None = None,
 ) -> None:
-    """All incidents, the newest first, and the means of how fast they went."""
+    """The incidents, the newest first, and the means of their response times; with `verbose` all of them.
+
+    `titles` are those of causes, by id.
+    """
     ordered = sorted(found, key=lambda one: one.opened_at, reverse=True)
-    counted = tuple(measures)
-    means = {name: mean(counted, name) for name in MEASURES}
+    counted_measures = tuple(measures)
+    means = {name: mean(counted_measures, name) for name in MEASURES}
     if as_json:
         listed = [{"id": name, "seconds": seconds, "of": of} for name, (seconds, of) in means.items()]
         print_json({"incidents": [_summary(one) for one in ordered], "means": listed}, console)
@@ -36,24 +48,33 @@ def print_list(
     if not ordered:
         console.print("no incident yet. Next: latdoctor sop start")
         return
-    for one in ordered:
-        head = Table.grid(expand=True, padding=(0, 1))
-        head.add_column(no_wrap=True)
-        head.add_column(ratio=1, overflow="fold")
-        head.add_column(justify="right", no_wrap=True)
-        head.add_row(Text(one.id, style="bold"), Text(fitted(one.title, TITLE)), _ended(one))
-        console.print(head)
-        console.print(_grid([("  cause", ", ".join(one.named) or "none was named"), ("  tried", _helped(one))]))
-    console.print(Text("\n" + " · ".join(_mean(name, *means[name]) for name in MEASURES), style="dim"))
-    console.print(f"Next: latdoctor incidents show {ordered[0].id}")
+    shown = ordered if verbose else ordered[:_LISTED]
+    rows = [line for one in shown for line in _listed(one, titles or {})]
+    if len(shown) < len(ordered):
+        rows.append(Line(f" and {len(ordered) - len(shown)} older: -v"))
+    known = " · ".join(_mean(name, *means[name]) for name in MEASURES if means[name][0] is not None)
+    times = [Line(fitted(f" {known or 'no response time is known'}", WIDTH), "dim")]
+    end = [Line(f" Next  latdoctor incidents show {ordered[0].id}", "bold")]
+    if not verbose:
+        end.append(Line(" -v every incident · -o json", "dim"))
+    opened = sum(not one.outcome for one in ordered)
+    head = [Line(f"{counted(len(ordered), 'incident')}, {opened} open", "bold red" if opened else "bold")]
+    height = HEIGHT if not verbose else len(rows) + HEIGHT
+    print_lines(fit([head, rows, times, end], height), console)
 
 
-def _ended(one: PastIncident) -> Text:
-    return Text(one.outcome) if one.outcome else Text("open", style="bold red")
+def _listed(one: PastIncident, titles: Mapping[str, str]) -> Iterator[Line]:
+    """Two lines: when, how it ended and what it is about; its cause and what was tried."""
+    ended = one.outcome or "OPEN"
+    head = f" {one.opened_at[:16].replace('T', ' ')}  {ended:<12} {one.title}"
+    yield Line(fitted(head, WIDTH), "" if one.outcome else "bold")
+    cause = ", ".join(titles.get(name, name) for name in one.named) or "no cause named"
+    tried = f"{_helped(one)} · " if one.remedies else ""
+    yield Line(fitted(f"   {one.id}  {tried}{cause}", WIDTH), "dim")
 
 
 def _mean(name: str, seconds: float | None, of: int) -> str:
-    return f"{name} unknown" if seconds is None else f"{name} {format_value(seconds, 'time')} (of {of})"
+    return f"{name} unknown" if seconds is None else f"{name} {format_value(seconds, 'time')} ({of})"
 
 
 def _helped(one: PastIncident) -> str:
@@ -126,7 +147,7 @@ def _grid(rows: Iterable[tuple[str, str]]) -> RenderableType:
 
 
 def print_similar(found: Sequence[SimilarIncident], console: Console, *, as_json: bool) -> None:
-    """Similar incidents, most similar first."""
+    """Similar incidents, most similar first; at most 24 lines."""
     if as_json:
         listed = [
             {**_summary(one.past), "likeness": round(one.likeness, 3), "same_causes": one.same_causes} for one in found
@@ -134,11 +155,16 @@ def print_similar(found: Sequence[SimilarIncident], console: Console, *, as_json
         print_json({"similar": listed}, console)
         return
     if not found:
-        console.print("no incident in the journal was like it")
+        console.print("no similar incident is in the journal. Next: latdoctor incidents list")
         return
-    for one in found:
-        console.print(Text(_like(one)))
-    console.print(f"Next: latdoctor incidents show {found[0].past.id}")
+    rows = [
+        Line(line, continued=number > 0)
+        for one in found[:_LISTED]
+        for number, line in enumerate(sentence_lines(_like(one), " ", "   "))
+    ]
+    if len(found) > _LISTED:
+        rows.append(Line(f" and {len(found) - _LISTED} less similar: -o json"))
+    print_lines(fit([rows, [Line(f" Next  latdoctor incidents show {found[0].past.id}", "bold")]]), console)
 
 
 def _like(one: SimilarIncident, *, names: bool = True) -> str:

@@ -374,7 +374,7 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     if any(one.code == ReasonCode.NOT_SHOWN and "latency.p99" in one.signals for one in lacking):
         steps.append("read the server's metrics page (--server URL): no source that was read has its P99")
     if any(one.code == ReasonCode.NO_SLO for one in lacking):
-        steps.append("set the SLO, such as --slo 500ms: without one, slow is undefined")
+        steps.append("add --slo LIMIT, the P99 that users may expect: it decides what counts as slow")
     return tuple(steps) or ("latdoctor preflight",)
 
 
