@@ -25,8 +25,8 @@ from tests.evidence.made import condition
 RULES = rule_loader.shipped()
 PAGES = reference_pages.pages(RULES, confusable_pairs())
 SECTIONS = (
-    "What one sees", "Why", "How to confirm", "How to mend", "What it is confused with", "When it looks so and is not",
-    "Where to look", "Signals", "References",
+    "Expected findings", "Explanation", "Confirmation", "Remediation", "Similar causes", "False positives",
+    "Sources", "Signals", "References",
 )  # fmt: skip
 FEWEST_WORDS = 20  # of an explanation; what confirms and mends may be one command
 by_cause = pytest.mark.parametrize("cause", RULES.causes, ids=lambda one: one.id)
@@ -63,7 +63,7 @@ def test_every_cause_can_be_produced() -> None:
 @by_cause
 def test_the_page_says_all_that_its_rules_say(cause: Cause) -> None:
     text = PAGES[f"{cause.id}.md"]
-    against = ("What speaks against it",) if cause.excluded_by else ()
+    against = ("Findings against it",) if cause.excluded_by else ()
     titles = tuple(line[3:] for line in text.splitlines() if line.startswith("## "))
     assert titles == (*SECTIONS[:5], *against, *SECTIONS[5:])
     for name in cause.expects:
@@ -80,7 +80,7 @@ def test_the_page_says_all_that_its_rules_say(cause: Cause) -> None:
 def test_the_page_names_every_hard_neighbour_and_links_to_it(cause: Cause) -> None:
     text = PAGES[f"{cause.id}.md"]
     for other in {name for pair in confusable_pairs() if cause.id in pair for name in pair} - {cause.id}:
-        assert f"### {RULES.cause[other].title} (hard to tell apart)" in text
+        assert f"### {RULES.cause[other].title} (hard to distinguish)" in text
         assert f"[`{other}`]({other}.md)" in text
 
 
@@ -166,8 +166,8 @@ def test_on_the_screen_empty_parts_are_left_out_and_neighbours_are_told(tmp_path
     alone = rules.cause["app.alone"]
     told = [one for one in of_cause(alone, rules, neighbours(alone, rules, [("app.alone", "app.twin")])) if one.told]
     assert [one.title for one in told] == [
-        "What happens", "How to confirm", "How to mend", "What it makes us see", "What speaks against it",
-        "What it is confused with",
+        "Explanation", "Confirmation", "Remediation", "Expected findings", "Findings against it",
+        "Similar causes",
     ]  # fmt: skip
     assert told[-1].lines == (
         "app.twin (app.twin is the matter): for this lonely (+17), long (+17); for that no long (+13), no lonely (+10)",
@@ -186,4 +186,4 @@ def test_a_cause_like_no_other_says_so(tmp_path: Path) -> None:
             )
         ]
     )
-    assert "No other cause makes us see any of the same findings." in reference_pages.pages(rules, [])["any.cause.md"]
+    assert "No other cause expects any of the same findings." in reference_pages.pages(rules, [])["any.cause.md"]

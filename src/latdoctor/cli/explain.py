@@ -23,8 +23,8 @@ def explain(
 ) -> None:
     """Explain a cause or a finding.
 
-    For a cause: how to confirm it, how to mend it, and what tells it from those it is confused with. For a finding: by
-    what it holds, and why that limit. docs/causes holds the same of all causes, with each limit and its reason.
+    For a cause: explanation, confirmation, remediation and what separates it from similar causes. For a finding: its
+    condition, and why its limit is what it is. docs/causes has a page for each cause, with all limits and reasons.
 
     Exit codes: 0 explained · 2 no such cause or finding, or an invalid rule.
     """
@@ -84,7 +84,7 @@ def _sections(console: Console, sections: Iterable[ExplainSection]) -> None:
     from rich.text import Text
 
     for section in sections:
-        if not section.told:
+        if not section.has_content:
             continue
         console.print(f"\n{section.title}" if section.title else "", style="bold")
         if section.text:

@@ -1,4 +1,4 @@
-"""A page for each cause, and one that lists them: all that the rules say of it, and what tells it from others."""
+"""Generated documentation: docs/signals.md, the list of causes and a page for each cause."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from latdoctor.report.explain import expecting_it, in_words, reason, sentence
 from latdoctor.report.playbook import advised
 from latdoctor.units import percent
 
-# These two read pages and series by dialect: a signal comes from the server that shows it.
+# These two read pages and series by dialect: the source of a signal is the server that exports it.
 _BY_DIALECT = ("prometheus", "promql")
 
 
 def sources() -> Mapping[str, tuple[str, ...]]:
-    """Where each signal of the catalogue comes from: dialects, collectors, and the detectors that derive it."""
+    """The sources of each signal of the catalogue: dialects, collectors, and the detectors that derive it."""
     found: dict[str, list[str]] = {name: [] for name in catalogue()}
-    for title, signals in _given():
+    for title, signals in _signal_sources():
         for signal in sorted(signals):
             found[signal].append(title)
     return {name: tuple(titles) for name, titles in found.items()}
 
 
-def _given() -> Iterator[tuple[str, frozenset[str]]]:
-    """Everything that gives signals, by its title."""
+def _signal_sources() -> Iterator[tuple[str, frozenset[str]]]:
+    """Everything that provides signals, by its title."""
     read_by = [(dialect.title, frozenset(dialect.signals)) for dialect in shipped()]
     direct = [(title, signals | change_signals(signals)) for title, signals in read_by]
     direct += [(one.title, one.provides) for one in COLLECTORS if one.name not in _BY_DIALECT]
@@ -52,12 +52,12 @@ def page() -> str:
     reached = sum(1 for titles in where.values() if titles)
     parts = [
         "# Signals",
-        f"Every quantity that latdoctor speaks of: {len(where)} signals, {reached} of which some source gives.\n"
+        f"Every quantity that latdoctor measures: {len(where)} signals, {reached} of which have a source.\n"
         "`python docs/generate.py` writes this page from `src/latdoctor/evidence/catalogue/`, the dialects, the\n"
         "collectors and the detectors.",
-        "A server's or exporter's page is read live (`--server`), saved (`--metrics`) or out of the history of a\n"
-        "Prometheus server (`--prometheus`): the same dialect gives the same signals. A value that a source does not\n"
-        "show is not zero but unknown, and the report says why.",
+        "A server's or exporter's page is read live (`--server`), from a file (`--metrics`) or from the history of a\n"
+        "Prometheus server (`--prometheus`): one dialect maps all three to the same signals. A value that is\n"
+        "not exported is unknown and not zero, and the report has the reason.",
     ]
     for tier in TIERS:
         parts.append(f"## {tier.capitalize()}\n\n" + "\n".join(_table(tier, where)))
@@ -65,58 +65,55 @@ def page() -> str:
 
 
 def _table(tier: str, where: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
-    yield "| signal | unit | meaning | comes from |"
+    yield "| signal | unit | meaning | sources |"
     yield "|---|---|---|---|"
     for signal in sorted((one for one in catalogue().values() if one.tier == tier), key=lambda one: one.id):
         unit = signal.unit.name if signal.kind in ("value", "share", "distribution") else signal.kind
         kind = f"{unit}, distribution" if signal.kind == "distribution" else unit
-        yield f"| `{signal.id}` | {kind} | {signal.description} | {', '.join(where[signal.id]) or 'nothing yet'} |"
+        yield f"| `{signal.id}` | {kind} | {signal.description} | {', '.join(where[signal.id]) or 'none'} |"
 
 
-_MADE = "`python docs/generate.py` writes this page from the rules; `latdoctor explain {}` prints the gist of it."
-_TOLD = 6  # findings that speak for one cause against another: more add nothing
+_MADE = "`python docs/generate.py` writes this page from the rules; `latdoctor explain {}` prints a summary."
+_MAX_SEPARATORS = 6  # findings that separate two causes
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A way to look, and every signal that it tells or that can be derived from those alone."""
+    """A collector with the signals that it provides, and those that can be derived from them alone."""
 
     collector: Collector
     signals: frozenset[str]
 
 
 def pages(rules: RuleSet, pairs: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """The pages by file name. `pairs` are the causes that are published as hard to tell apart."""
-    ways = tuple(_ways())
-    made = {f"{cause.id}.md": _page(cause, rules, pairs, ways) for cause in rules.causes}
+    """The pages by file name. `pairs` are the causes that are known to be hard to distinguish."""
+    readers = tuple(_collector_sources())
+    made = {f"{cause.id}.md": _page(cause, rules, pairs, readers) for cause in rules.causes}
     return {"README.md": _index(rules), **made}
 
 
-def _ways() -> Iterator[Source]:
+def _collector_sources() -> Iterator[Source]:
     for collector in COLLECTORS:
         if collector.option:
-            derived = frozenset(one for given in derivable_signals(collector.provides).values() for one in given)
+            derived = frozenset(one for signals in derivable_signals(collector.provides).values() for one in signals)
             yield Source(collector, collector.provides | derived)
 
 
 def _index(rules: RuleSet) -> str:
     parts = [
         "# Causes",
-        f"The {len(rules.causes)} causes that latdoctor tells apart, and a page for each: what one sees, why it\n"
-        "happens, how to confirm and how to mend it, and what it is confused with. `python docs/generate.py` writes\n"
-        "them from the rules.",
+        f"The {len(rules.causes)} causes that latdoctor distinguishes. Each page has expected findings, explanation,\n"
+        "confirmation, remediation and similar causes. `python docs/generate.py` writes them from the rules.",
     ]
     for tier in TIERS:
         rows = [
             f"| [`{one.id}`]({one.id}.md) | {one.title} | {one.severity} |" for one in rules.causes if one.tier == tier
         ]
-        parts.append(
-            "\n".join([f"## {tier.capitalize()}\n", "| cause | what is wrong | severity |", "|---|---|---|", *rows])
-        )
+        parts.append("\n".join([f"## {tier.capitalize()}\n", "| cause | title | severity |", "|---|---|---|", *rows]))
     return "\n\n".join(parts) + "\n"
 
 
-def _page(cause: Cause, rules: RuleSet, pairs: Sequence[tuple[str, str]], ways: Sequence[Source]) -> str:
+def _page(cause: Cause, rules: RuleSet, pairs: Sequence[tuple[str, str]], readers: Sequence[Source]) -> str:
     expected = [rules.finding[name] for name in sorted(cause.expects, key=lambda name: (-cause.expects[name], name))]
     near = neighbours(cause, rules, pairs)
     rows = [f"* {line}" for line in cause.references]
@@ -124,14 +121,14 @@ def _page(cause: Cause, rules: RuleSet, pairs: Sequence[tuple[str, str]], ways: 
         f"# {cause.title}",
         _facts(cause),
         _MADE.format(cause.id),
-        "## What one sees\n\n" + "\n".join(_seen(cause, expected, rules)),
-        f"## Why\n\n{cause.explanation}",
-        f"## How to confirm\n\n{cause.confirm}",
-        "## How to mend\n\n" + "\n\n".join(_mending(cause)),
-        "## What it is confused with\n\n" + "\n\n".join(_confused(near)),
-        "## What speaks against it\n\n" + "\n".join(_against(cause, rules)) if cause.excluded_by else "",
-        "## When it looks so and is not\n\n" + "\n".join(f"* {line}" for line in cause.false_positives),
-        "## Where to look\n\n" + "\n\n".join(_looks(cause, expected, ways)),
+        "## Expected findings\n\n" + "\n".join(_expected(cause, expected, rules)),
+        f"## Explanation\n\n{cause.explanation}",
+        f"## Confirmation\n\n{cause.confirm}",
+        "## Remediation\n\n" + "\n\n".join(_remediation(cause)),
+        "## Similar causes\n\n" + "\n\n".join(_similar(near)),
+        "## Findings against it\n\n" + "\n".join(_against(cause, rules)) if cause.excluded_by else "",
+        "## False positives\n\n" + "\n".join(f"* {line}" for line in cause.false_positives),
+        "## Sources\n\n" + "\n\n".join(_sources(cause, expected, readers)),
         "## Signals\n\n" + "\n".join(_signals(expected)),
         "## References\n\n" + "\n".join(rows),
     ]
@@ -139,17 +136,17 @@ def _page(cause: Cause, rules: RuleSet, pairs: Sequence[tuple[str, str]], ways: 
 
 
 def _facts(cause: Cause) -> str:
-    stage = f" · takes its time from the stage `{cause.stage}`" if cause.stage else ""
+    stage = f" · stage `{cause.stage}`" if cause.stage else ""
     status = "" if cause.status == "stable" else f" · {cause.status}"
     return f"`{cause.id}` · [{cause.tier}](README.md#{cause.tier}) · {cause.severity}{status}{stage}"
 
 
-def _seen(cause: Cause, expected: Sequence[Finding], rules: RuleSet) -> Iterator[str]:
-    """What the cause makes us see, and by which limits; what points at causes before what many of them do."""
-    yield "How often this cause makes each finding hold, and in how many looks it holds with no cause behind it:"
+def _expected(cause: Cause, expected: Sequence[Finding], rules: RuleSet) -> Iterator[str]:
+    """The findings that the cause expects with their limits, specific ones first."""
+    yield "How often each finding holds with this cause, and how often without any of its causes:"
     yield ""
     for finding in sorted(expected, key=lambda one: not one.specific):
-        kind = "" if finding.specific else f", a {finding.kind} that names nobody"
+        kind = "" if finding.specific else f", a {finding.kind} that points at no cause"
         yield (
             f"* **`{finding.id}`** {percent(cause.expects[finding.id])}, otherwise {finding.leak * 100:g} %{kind}: "
             f"{sentence(finding)}"
@@ -161,78 +158,80 @@ def _seen(cause: Cause, expected: Sequence[Finding], rules: RuleSet) -> Iterator
             yield f"  * why: {reason(finding, rules)}"
 
 
-def _mending(cause: Cause) -> Iterator[str]:
+def _remediation(cause: Cause) -> Iterator[str]:
     yield cause.remediation
     for name in cause.playbooks:
         yield f"Playbook: {advised(name)} (`latdoctor playbooks show {name}`)."
     if cause.keep_evidence:
-        yield "Do not restart before `latdoctor collect` has run: a restart destroys what proves it."
+        yield "Run `latdoctor collect` before a restart: the restart destroys the evidence."
     if cause.owner:
-        yield f"Whom to wake: {cause.owner}."
+        yield f"Page: {cause.owner}."
 
 
-def _confused(near: Sequence[Neighbour]) -> Iterator[str]:
-    """The neighbours, and which findings tell them apart."""
+def _similar(near: Sequence[Neighbour]) -> Iterator[str]:
+    """The similar causes, and the findings that separate them."""
     if not near:
-        yield "No other cause makes us see any of the same findings."
+        yield "No other cause expects any of the same findings."
         return
     yield (
-        "Points are what a finding counts where it holds: 10 points make the one cause ten times likelier than the "
-        "other.\nFirst what is published as hard to tell apart, then whatever makes us see some of the same."
+        "A finding that holds counts its points: 10 points are ten times the odds of one cause against the other.\n"
+        "Causes that are hard to distinguish come first, then others that share findings."
     )
     for one in near:
-        hard = " (hard to tell apart)" if one.hard else ""
+        hard = " (hard to distinguish)" if one.hard else ""
         shared = ", ".join(f"`{finding.id}`" for finding in one.shared) or "no specific finding"
         yield (
             f"### {one.cause.title}{hard}\n\n"
-            f"[`{one.cause.id}`]({one.cause.id}.md). Both make us see: {shared}.\n\n"
-            f"* For this one: {_told(one.for_this, one.for_this_if_clear)}\n"
-            f"* For that one: {_told(one.for_other, one.for_other_if_clear)}"
+            f"[`{one.cause.id}`]({one.cause.id}.md). Both expect: {shared}.\n\n"
+            f"* For this cause: {_separating(one.for_this, one.for_this_if_clear)}\n"
+            f"* For the other: {_separating(one.for_other, one.for_other_if_clear)}"
         )
 
 
-def _told(holding: Sequence[Separator], clear: Sequence[Separator]) -> str:
-    """What speaks for one side: what holds, and what is clear though the other side would show it."""
-    parts = [_some(holding) or "nothing beyond what both expect"]
+def _separating(holding: Sequence[Separator], clear: Sequence[Separator]) -> str:
+    """The findings for one side: those that hold, and those that are clear although the other side expects them."""
+    parts = [_some(holding) or "no finding beyond the shared ones"]
     if clear:
-        parts.append(f"not seeing {_some(clear)}")
+        parts.append(f"clear: {_some(clear)}")
     return "; ".join(parts)
 
 
 def _some(separators: Sequence[Separator]) -> str:
-    shown = [f"`{one.finding.id}` ({one.points:+d})" for one in separators[:_TOLD]]
-    more = f" and {len(separators) - _TOLD} more" if len(separators) > _TOLD else ""
+    shown = [f"`{one.finding.id}` ({one.points:+d})" for one in separators[:_MAX_SEPARATORS]]
+    more = f" and {len(separators) - _MAX_SEPARATORS} more" if len(separators) > _MAX_SEPARATORS else ""
     return ", ".join(shown) + more
 
 
 def _against(cause: Cause, rules: RuleSet) -> Iterator[str]:
-    """What makes the cause fifty times less likely where it holds, and whom it points at."""
-    yield "Where one of these holds, this cause becomes fifty times less likely:"
+    """The findings that make the cause fifty times less likely, and the causes that they point at."""
+    yield "Each of these makes the cause fifty times less likely:"
     yield ""
     for finding in (rules.finding[name] for name in cause.excluded_by):
         others = [f"[`{one.id}`]({one.id}.md)" for one in expecting_it(finding, rules)]
         yield f"* `{finding.id}`: {sentence(finding)}" + (f" ({', '.join(others)})" if others else "")
 
 
-def _looks(cause: Cause, expected: Sequence[Finding], ways: Sequence[Source]) -> Iterator[str]:
-    """Which looks can judge which findings, each by itself."""
-    known = {way.collector.name: [one.id for one in expected if can_judge(one.when, way.signals)] for way in ways}
+def _sources(cause: Cause, expected: Sequence[Finding], readers: Sequence[Source]) -> Iterator[str]:
+    """The findings that each source can judge by itself."""
+    known = {
+        source.collector.name: [one.id for one in expected if can_judge(one.when, source.signals)] for source in readers
+    }
     rows = [
-        f"| {way.collector.title} | `{way.collector.option}` | {way.collector.cost} | "
-        f"{', '.join(f'`{name}`' for name in known[way.collector.name])} |"
-        for way in ways
-        if known[way.collector.name]
+        f"| {source.collector.title} | `{source.collector.option}` | {source.collector.cost} | "
+        f"{', '.join(f'`{name}`' for name in known[source.collector.name])} |"
+        for source in readers
+        if known[source.collector.name]
     ]
-    yield f"Next look: `{cause.next_look}`"
+    yield f"Next: `{cause.next_look}`"
     yield "\n".join(["| source | flag | cost | can judge by itself |", "|---|---|---|---|", *rows])
     alone = {name for names in known.values() for name in names}
     together = [f"`{one.id}`" for one in expected if one.id not in alone]
     if together:
-        yield f"Two sources together: {', '.join(together)}."
+        yield f"With two sources together: {', '.join(together)}."
 
 
 def can_judge(condition: Condition, signals: frozenset[str]) -> bool:
-    """Whether `condition` can be judged where only `signals` are told, with the baseline and SLO that it asks for."""
+    """Whether `condition` can be judged from `signals` alone, given the baseline and SLO that it uses."""
     match condition:
         case Comparison(left, _, right):
             against = {right.of} & catalogue().keys() if isinstance(right, Reference) else set()
@@ -243,16 +242,16 @@ def can_judge(condition: Condition, signals: frozenset[str]) -> bool:
             return any(can_judge(part, signals) for part in parts)
         case Not(part):
             return can_judge(part, signals)
-        case Given(part, given):
-            return can_judge(part, signals) and can_judge(given, signals)
+        case Given(part, premise):
+            return can_judge(part, signals) and can_judge(premise, signals)
         case Prefer(first, otherwise):
             return can_judge(first, signals) or can_judge(otherwise, signals)
 
 
 def _signals(expected: Iterable[Finding]) -> Iterator[str]:
-    """Every signal that a finding speaks of, and who tells it."""
+    """Every signal of the findings with its sources."""
     where = sources()
-    yield "| signal | meaning | comes from |"
+    yield "| signal | meaning | sources |"
     yield "|---|---|---|"
     for signal in sorted({name for finding in expected for name in signals_of(finding.when)}):
         yield f"| `{signal}` | {catalogue()[signal].description} | {', '.join(where[signal])} |"
