@@ -32,7 +32,7 @@ from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
     from latdoctor.remediation.observation import Observation, Observe
-    from latdoctor.remediation.planner import Because
+    from latdoctor.remediation.planner import DiagnosisRef
     from latdoctor.remediation.target import Access, Pages
 
 _KINDS_SHOWN = 5
@@ -155,7 +155,7 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
     )
 
 
-def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
+def remedy_of(diagnosis: Diagnosis) -> tuple[str, DiagnosisRef] | None:
     """The playbook against all named causes together, else against the first that has one, and why; None without any.
 
     Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
@@ -173,9 +173,9 @@ def remedy_of(diagnosis: Diagnosis) -> tuple[str, Because] | None:
     return None
 
 
-def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Because:
+def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> DiagnosisRef:
     """Why a plan is made: what is remembered of the diagnosis that named `cause`."""
-    from latdoctor.remediation.planner import Because
+    from latdoctor.remediation.planner import DiagnosisRef
     from latdoctor.remediation.target import host_and_port
 
     seen = diagnosis.evidence_window.end or diagnosis.window.end or 0.0
@@ -184,14 +184,14 @@ def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Bec
     # A diagnosis of pages is called by the first of them: `a:8000 and 1 more`.
     named = [diagnosis.target.split(" ")[0], *(name.rpartition("@")[2] for name in subjects if "@" in name)]
     places = {host_and_port(f"{scheme}://{name}") for name in named for scheme in ("http", "https")}
-    return Because(
+    return DiagnosisRef(
         run_id=diagnosis.run_id,
         cause=cause.id,
         probability=probability,
-        seen=seen,
+        evidence_end=seen,
         target=diagnosis.target,
         subjects=cause.subjects,
-        places=tuple(sorted(places - {""})),
+        servers=tuple(sorted(places - {""})),
     )
 
 

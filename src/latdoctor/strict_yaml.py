@@ -8,10 +8,15 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from enum import Enum
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, TypeVar
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
+import msgspec
 import yaml
 from msgspec import Struct
 
@@ -277,3 +282,117 @@ def one_of(text: str, allowed: tuple[str, ...]) -> str:
     if text not in allowed:
         raise ValueError(f"{text!r} is not one of {', '.join(allowed)}")
     return text
+
+
+_FAILED = object()
+StructType = TypeVar("StructType", bound=msgspec.Struct)
+
+
+class StructReader:
+    """Converts nodes to msgspec Structs and adds every problem, with its line, to `problems`.
+
+    A field is read by its type: Structs, tuples, mappings with text keys, enumerations and literals are built in, other
+    scalars are converted by msgspec. `scalars` and `nodes` extend this by type: functions that convert a text (and may
+    raise ValueError), or a whole node. A wrong item of a list or mapping is left out; a wrong field has its default.
+    A field called `where` receives the place of its Struct. A Struct may have a method `check` that yields the problems
+    of its fields in combination; it is called if no field is wrong.
+    """
+
+    def __init__(self, problems: list[Problem], *, renamed_keys: Mapping[str, str] | None = None) -> None:
+        self.problems = problems
+        self.scalars: dict[object, Callable[[str], object]] = {str: str}
+        self.nodes: dict[object, Callable[[Node, str], object]] = {}
+        self._renamed_keys = renamed_keys or {}
+
+    def add(self, where: str, what: str) -> None:
+        self.problems.append(Problem(where, what))
+
+    def read(self, node: Node, kind: type[StructType], label: str) -> StructType | None:
+        """The Struct in `node`, called `label` in messages; None if a field without default is missing or wrong."""
+        if not isinstance(node.value, dict):
+            self.add(node.where, f"{label} must be a mapping")
+            return None
+        return self.read_struct(node, kind, label)
+
+    def read_struct(self, node: Node, kind: type[StructType], label: str) -> StructType | None:
+        children = dict(self.entries(node, label))
+        values: dict[str, Any] = {}
+        failed: list[bool] = []  # of each wrong field: whether it has no default
+        for field in msgspec.structs.fields(kind):
+            child = children.pop(field.encode_name, None) if field.name != "where" else None
+            if field.name == "where":
+                values["where"] = node.where
+            elif child is not None:
+                values[field.name] = self._value(child, field.type, field.encode_name)
+                if values[field.name] is _FAILED:
+                    failed.append(field.required)
+                    del values[field.name]
+            elif field.required:
+                self.add(node.where, f"{label} lacks {field.encode_name!r}")
+                failed.append(True)
+        for key, child in children.items():
+            now = f": it is now called {self._renamed_keys[key]!r}" if key in self._renamed_keys else ""
+            self.add(child.where, f"{label} has an unknown key {key!r}{now}")
+        if any(failed):
+            return None
+        struct = kind(**values)
+        if not failed:
+            for problem in getattr(struct, "check", tuple)():
+                self.add(node.where, problem)
+        return struct
+
+    def entries(self, node: Node, label: str) -> Iterator[tuple[str, Node]]:
+        """The entries of a mapping; none, and a problem, for anything else."""
+        if isinstance(node.value, dict):
+            yield from node.value.items()
+        else:
+            self.add(node.where, f"{label!r} must be a mapping")
+
+    def _value(self, node: Node, kind: Any, label: str) -> object:
+        """The value of type `kind`, or _FAILED once its problem was added."""
+        if get_origin(kind) is Annotated and get_origin(get_args(kind)[0]) is tuple:
+            inner, *metas = get_args(kind)
+            value = self._value(node, inner, label)
+            if any(getattr(meta, "min_length", 0) for meta in metas) and node.value == ():
+                self.add(node.where, f"{label!r} must not be empty")
+            return value
+        optional = get_args(kind)
+        if get_origin(kind) in (UnionType, Union) and NoneType in optional:
+            kind = reduce(or_, (one for one in optional if one is not NoneType))
+        if kind in self.nodes:
+            value = self.nodes[kind](node, label)
+            return _FAILED if value is None else value
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            return self.read(node, kind, label) or _FAILED
+        if get_origin(kind) is tuple:
+            return self._items(node, get_args(kind)[0], label)
+        if isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping):
+            found = {key: self._value(child, get_args(kind)[1], key) for key, child in self.entries(node, label)}
+            return {key: value for key, value in found.items() if value is not _FAILED}
+        return self._scalar(node, kind, label)
+
+    def _items(self, node: Node, kind: Any, label: str) -> object:
+        if not isinstance(node.value, tuple):
+            self.add(node.where, f"{label!r} must be a list")
+            return _FAILED
+        texts = [item.text for item in node.value if item.text is not None]
+        for text in dict.fromkeys(text for text in texts if texts.count(text) > 1):
+            self.add(node.where, f"{label}: {text} is listed twice")
+        values = (self._value(item, kind, label) for item in node.value)
+        return tuple(value for value in values if value is not _FAILED)
+
+    def _scalar(self, node: Node, kind: Any, label: str) -> object:
+        if node.text is None:
+            self.add(node.where, f"{label!r} must be a single value")
+            return _FAILED
+        try:
+            if kind in self.scalars:
+                return self.scalars[kind](node.text)
+            if isinstance(kind, type) and issubclass(kind, Enum):
+                return kind(one_of(node.text, tuple(member.value for member in kind)))
+            if get_origin(kind) is Literal:
+                return one_of(node.text, get_args(kind))
+            return msgspec.convert(node.text, kind, strict=False)
+        except ValueError as error:  # msgspec.ValidationError is one
+            self.add(node.where, f"{label}: {error}")
+            return _FAILED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.playbook_library import shipped
 from tests.cli.running import run
 from tests.remediation.playbooks_here import SCHEDULER
 
@@ -50,7 +50,7 @@ def test_each_can_be_shown(name: str) -> None:
     assert told.code == 0
     playbook = shipped().find(name)
     words = " ".join(told.out.split())
-    for part in (playbook.title, playbook.effect, *playbook.addresses, *(one.name for one in playbook.parameters)):
+    for part in (playbook.title, str(playbook.effect), *playbook.addresses, *(one.name for one in playbook.parameters)):
         assert part in words
     assert f"Next: latdoctor remediate --playbook {name} --server URL" in words
     assert max(len(line) for line in told.out.splitlines() if " " in line.strip()) <= 80
@@ -78,25 +78,25 @@ def test_lint_tells_every_problem_with_its_line(own: str) -> None:
     told = run(["playbooks", "lint", "--playbooks", own])
     assert told.code == 2
     for message in (
-        "own/test.scheduler.yaml:2: addresses: there is no cause 'app.batching.long-alon' "
+        "own/test.scheduler.yaml:2: addresses: unknown cause 'app.batching.long-alon' "
         "(did you mean app.batching.long-alone?)",
-        "own/test.scheduler.yaml:2: mechanism: there is no finding 'batch-size'",
-        "own/test.scheduler.yaml:14: there is no action 'test.set'",
+        "own/test.scheduler.yaml:2: mechanism: unknown finding 'batch-size'",
+        "own/test.scheduler.yaml:14: unknown action 'test.set'",
     ):
         assert message in told.err
 
 
 def test_lint_wants_more_than_less_pain_of_who_mends_a_cause(own: str) -> None:
     Path("own/test.scheduler.yaml").write_text(SCHEDULER.replace("  mechanism: [batch-sizes-bimodal clear]\n", ""))
-    assert "only pain is looked at afterwards" in run(["playbooks", "lint", "--playbooks", own]).err
+    assert "verifies only symptoms" in run(["playbooks", "lint", "--playbooks", own]).err
 
 
 def test_what_an_action_cannot_promise_is_told(own: str) -> None:
     text = SCHEDULER.replace("test.set", "server.config.set").replace("undo: restore", "undo: none-needed")
     Path("own/test.scheduler.yaml").write_text(text.replace("[reference]", "[reference, process]"))
     told = run(["playbooks", "lint", "--playbooks", own]).err
-    assert "server.config.set cannot promise undo: none-needed (it promises restore)" in told
-    assert "server.config.set does not act on process" in told
+    assert "server.config.set does not support undo: none-needed (it supports restore)" in told
+    assert "server.config.set does not support the targets process" in told
 
 
 def test_a_diagnosis_says_which_playbook_mends_what_it_names() -> None:

@@ -24,7 +24,7 @@ from latdoctor.evidence import bundle_files
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Window
 from latdoctor.remediation.change import Unreachable
-from latdoctor.remediation.guards import MAX_AGE
+from latdoctor.remediation.guards import MAX_EVIDENCE_AGE
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Target
@@ -161,7 +161,7 @@ def test_a_plan_says_what_was_diagnosed_and_when(server: Admin, diagnosis: Write
 
 
 def test_what_is_too_old_to_be_applied_is_told_in_the_plan(server: Admin, diagnosis: Write) -> None:
-    old = diagnosis(server.url, age=MAX_AGE + 60)
+    old = diagnosis(server.url, age=MAX_EVIDENCE_AGE + 60)
     assert "diagnosis too old" in words(remediate("--from", old, "--server", server.url, playbook="").out)
 
 
@@ -238,7 +238,7 @@ def ending(monkeypatch: pytest.MonkeyPatch, *ends: Result | Exception) -> None:
             raise end
         return end
 
-    monkeypatch.setattr(remediation_session, "carry_out", carried_out)
+    monkeypatch.setattr(remediation_session, "execute", carried_out)
 
 
 APPLY = ("--apply", "--yes")
@@ -280,7 +280,7 @@ def test_what_verified_may_still_be_over_the_slo(server: Admin, monkeypatch: pyt
     told = remediate("--server", server.url, "--slo", "500ms", "--apply", "--yes", "-o", "json")
     assert told.code == 0, told.err
     (result,) = json.loads(told.out)["results"]
-    assert result["unmet"] == ["P99 1.08 s is still over the SLO of 500 ms", "error ratio 45 %, and 0 % before"]
+    assert result["unmet"] == ["P99 1.08 s still exceeds the SLO of 500 ms", "error ratio 45 %, 0 % before the change"]
 
 
 class Full(io.StringIO):

@@ -12,7 +12,7 @@ from latdoctor.cli.config import TargetSettings
 from latdoctor.cli.remediate_targets import choose_targets
 from latdoctor.errors import OperationError
 from latdoctor.remediation import target
-from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.playbook_library import shipped
 from latdoctor.remediation.target import Access
 from tests.cli.running import run
 

@@ -17,8 +17,8 @@ from latdoctor.cli.request import resolve_request
 from latdoctor.collectors.prometheus.discovery import DiscoveredPage
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remediation.planner import Because
-from latdoctor.remediation.run_history import Opened
+from latdoctor.remediation.planner import DiagnosisRef
+from latdoctor.remediation.run_history import RunOpened
 from latdoctor.remediation.target import host_and_port
 from tests.cli import admin_server
 from tests.cli.admin_server import Admin, admin
@@ -111,7 +111,7 @@ def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin
 
 
 def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:
-    because = Because("d", "app.batching.long-alone", 0.9, 0.0, places=(host_and_port(page),))
+    because = DiagnosisRef("d", "app.batching.long-alone", 0.9, 0.0, servers=(host_and_port(page),))
     found = resolve_request(SourceOptions())
     assert found.request.servers == (page, STRANGER)
     seen = limit_to_named(found, (), because)
@@ -132,7 +132,7 @@ def killed(server: Admin, tmp_path: Path) -> Callable[[], None]:
         planned("--server", server.url, "--save-plan", str(tmp_path / "killed.json"))
         plan = load_plan(tmp_path / "killed.json")
         (tmp_path / "state").mkdir(mode=0o700)
-        Journal.opened(tmp_path / "state" / JOURNAL).append("r-killed", "run.opened", Opened(plan, plan.digest, 1))
+        Journal.opened(tmp_path / "state" / JOURNAL).append("r-killed", "run.opened", RunOpened(plan, plan.digest, 1))
 
     return kill
 
@@ -174,7 +174,7 @@ def test_where_all_is_so_already_nobody_is_told_to_apply_it(server: Admin, chang
     assert f"Next latdoctor diagnose --server {server.url}" in said
     told = remediate("--server", server.url, *APPLY)
     assert told.code == 5
-    assert "refused: all that it would change is so already" in words(told.err)
+    assert "refused: the target already has all values of the plan" in words(told.err)
     assert "by nothing" not in told.err + told.out
 
 

@@ -20,7 +20,7 @@ from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.incident.status import IncidentStatus, incident_status
 from latdoctor.journal.state_dir import JOURNAL, ensure_private
 from latdoctor.journal.store import Journal
-from latdoctor.remediation.run_history import Opened, Touched
+from latdoctor.remediation.run_history import ChangeRef, RunOpened
 from latdoctor.report.handover import refused_line
 from latdoctor.sanitize import clean
 from tests.cli.running import Outcome, run
@@ -335,8 +335,8 @@ def test_changes_of_a_killed_run_are_listed_at_closing_and_next_incident(state: 
     started("--target", "127.0.0.1:8080")
     journal = Journal.opened(state / JOURNAL)
     journal.append(known(state)[0].id, events.RUN_JOINED, events.RunJoined("r1"))
-    journal.append("r1", "run.opened", Opened(plan(), plan().digest, 1))
-    journal.append("r1", "change.intended", Touched(0, 0))
+    journal.append("r1", "run.opened", RunOpened(plan(), plan().digest, 1))
+    journal.append("r1", "change.intended", ChangeRef(0, 0))
     closing = said("sop", "close").err
     assert "an unverified change is in place: run r1 (app.batching.token-budget on checkout)" in closing
     assert "app.batching.token-budget unfinished" in said("incidents", "list").out

@@ -15,15 +15,15 @@ from latdoctor.evidence.model import Evidence, Origin, Reading, Window
 from latdoctor.http.client import Secret
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remediation import recovery, run_history
+from latdoctor.remediation import rollback, run_history
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import ChangeState, Deadline, ensure
-from latdoctor.remediation.executor import _Run, carry_out
+from latdoctor.remediation.executor import _Run, execute
 from latdoctor.remediation.observation import Observation
-from latdoctor.remediation.planner import PlanRequest, planned
-from latdoctor.remediation.playbook_loader import read_library
-from latdoctor.remediation.run_context import World
-from latdoctor.remediation.run_history import Touched
+from latdoctor.remediation.planner import PlanRequest, build_plan
+from latdoctor.remediation.playbook_library import read_library
+from latdoctor.remediation.run_context import RunContext
+from latdoctor.remediation.run_history import ChangeRef
 from latdoctor.remediation.target import Access, Target
 
 PLAYBOOK = "test.two-steps"
@@ -35,32 +35,32 @@ def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> 
         _Run._make = _late  # type: ignore[method-assign]
     world = entered(state, url, helps=mode != "fail")
     if mode in ("apply", "fail"):
-        plan = planned(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
-        return carry_out(plan, library, world).outcome.exit_code
+        plan = build_plan(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
+        return execute(plan, library, world).outcome.exit_code
     runs = run_history.runs(world.journal.entries())
     if mode == "rollback":
-        ended = recovery.roll_back(runs[-1].id, lambda target: world, lambda: runs)
+        ended = rollback.roll_back_run(runs[-1].id, lambda target: world, lambda: runs)
         return ended.outcome.exit_code
-    results = [recovery.recover(run, lambda target: world) for run in runs if run.open]
+    results = [rollback.recover_run(run, lambda target: world) for run in runs if run.open]
     return max((result.outcome.exit_code for result in results), default=0)
 
 
-def entered(state: Path, url: str, *, helps: bool) -> World:
+def entered(state: Path, url: str, *, helps: bool) -> RunContext:
     """All that a run is given."""
     seen = _Seen(helps=helps)
-    return World(
+    return RunContext(
         journal=Journal.opened(state / JOURNAL),
         state=state,
         access=Access(Target("service", "reference", admin=url), Secret("hush")),
         observe=seen.observe,
-        keep=lambda bundle, path: None,
+        save_bundle=lambda bundle, path: None,
         now=seen.now,
         clock=seen.clock,
         sleep=seen.sleep,
     )
 
 
-def _late(self: _Run, touched: Touched) -> None:
+def _late(self: _Run, touched: ChangeRef) -> None:
     """What a run must never do: change first, journal then."""
     change = self._plan.stages[touched.stage].changes[touched.index]
     resource = require_action(change.action).resource(self._world.access, change.resource)

@@ -13,16 +13,16 @@ from pathlib import Path
 
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.remediation.executor import carry_out
+from latdoctor.remediation.executor import execute
 from latdoctor.remediation.observation import Observation, Observe
-from latdoctor.remediation.planner import PlanRequest, planned
-from latdoctor.remediation.playbook_loader import read_library
+from latdoctor.remediation.planner import PlanRequest, build_plan
+from latdoctor.remediation.playbook_library import read_library
 from tests.crash.mending import PLAYBOOK, entered
 
 
 def main(state: Path, url: str, playbooks: Path, count: int) -> None:
     library, world = read_library([playbooks]), entered(state, url, helps=True)
-    plan = planned(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
+    plan = build_plan(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
     Journal.opened(state / JOURNAL)
     begun, begin = os.pipe()
     over, end = os.pipe()
@@ -33,7 +33,7 @@ def main(state: Path, url: str, playbooks: Path, count: int) -> None:
         os.close(end)
         os.read(begun, 1)  # till the parent closes its side
         own = entered(state, url, helps=True)
-        result = carry_out(plan, library, replace(own, observe=_after(lambda: os.read(over, 1), own.observe)))
+        result = execute(plan, library, replace(own, observe=_after(lambda: os.read(over, 1), own.observe)))
         os.write(told, f"{os.getpid()} {result.outcome} {result.reason}\n".encode())
 
     children = [_child(once) for _ in range(count)]

@@ -45,7 +45,7 @@ def test_verified_change_stays_until_rollback(command: Command) -> None:
     (result,) = json.loads(ended.out)["results"]
     back = command.ended(command.line("rollback", result["run"]))
     assert back.code == 0, back.err
-    assert "putting back scheduler" in back.err
+    assert "undoing scheduler" in back.err
     assert command.target.seen().config == BEFORE
     whole = command.ended(command.line("runs", "verify"))
     assert whole.code == 0

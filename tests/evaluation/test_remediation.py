@@ -57,7 +57,7 @@ from latdoctor.load.summary import (
     summary,
 )
 from latdoctor.pipeline import remedy_of
-from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.playbook_library import shipped
 
 ROOT = Path(__file__).parents[2]
 

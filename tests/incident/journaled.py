@@ -80,7 +80,7 @@ def entries(rows: Sequence[Mapping[str, Any]], opened: Mapping[str, Any] | None 
             body = _looked(body, at)
         if kind == RUN_OPENED:
             made = plan(**told)
-            raw = msgspec.to_builtins(run_history.Opened(made, made.digest, 1))
+            raw = msgspec.to_builtins(run_history.RunOpened(made, made.digest, 1))
             body = dict(raw)
         found.append(next_entry(found[-1] if found else None, run, kind, encode_body(body), at))
     return tuple(found)

@@ -14,12 +14,12 @@ from latdoctor.incident import events
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry
 from latdoctor.remediation.change import Change, Field
-from latdoctor.remediation.observation import Judged
-from latdoctor.remediation.planner import Because, Plan, StagePlan
-from latdoctor.remediation.run_history import Closed, Opened, Touched
+from latdoctor.remediation.observation import ConditionResult
+from latdoctor.remediation.planner import DiagnosisRef, Plan, StagePlan
+from latdoctor.remediation.run_history import ChangeRef, RunClosed, RunOpened
 from latdoctor.remediation.run_result import Measure, Outcome
 from latdoctor.remediation.target import Target
-from latdoctor.remediation.verification import WindowSeen
+from latdoctor.remediation.verification import WindowResult
 
 BEGAN = 1_795_330_140.0  # 2026-11-22 06:49:00 UTC
 ID = "inc-20261122-0650-4f2a"
@@ -62,7 +62,7 @@ def plan(text: str = "", *, because: bool = True) -> Plan:
         ),
         undo="restore",
     )
-    why = Because("d1a9", f"{CAUSE}{text}", 0.94, BEGAN + 110) if because else None
+    why = DiagnosisRef("d1a9", f"{CAUSE}{text}", 0.94, BEGAN + 110) if because else None
     target = Target(f"checkout{text}", "reference", admin="http://127.0.0.1:8080")
     stages = (StagePlan(BOOK, {}, (change,)),)
     title = f"Bound batches by tokens{text}"
@@ -114,25 +114,25 @@ def sampled(
 def carried_out(log: Log, at: float, *, text: str = "", outcome: Outcome = Outcome.VERIFIED, run: str = RUN) -> None:
     """A run from its opening to its end, within half a minute."""
     made = plan(text)
-    log.add(at, "run.opened", Opened(made, made.digest, 1), run)
+    log.add(at, "run.opened", RunOpened(made, made.digest, 1), run)
     log.add(at + 10, "evidence.kept", {"path": f"/var/lib/latdoctor/runs/{run}/before.tar.zst{text}"}, run)
     before = Measure("latency.p99", f"service{text}", 3.2)
     log.add(at + 10, "before.measured", {"measures": [before]}, run)
-    log.add(at + 11, "change.intended", Touched(0, 0), run)
-    log.add(at + 11.2, "change.made", Touched(0, 0), run)
+    log.add(at + 11, "change.intended", ChangeRef(0, 0), run)
+    log.add(at + 11.2, "change.made", ChangeRef(0, 0), run)
     after = {"measures": [Measure("latency.p99", f"service{text}", 3.2, 0.31)]}
     verified = outcome is Outcome.VERIFIED
-    judged = Judged("latency.p99 < slo.p99", "holds" if verified else "fails", f"latency.p99 is 310 ms{text}")
-    window = WindowSeen(BEGAN + at + 12, BEGAN + at + 17, "success" if verified else "failure", (judged,))
+    judged = ConditionResult("latency.p99 < slo.p99", "holds" if verified else "fails", f"latency.p99 is 310 ms{text}")
+    window = WindowResult(BEGAN + at + 12, BEGAN + at + 17, "success" if verified else "failure", (judged,))
     log.add(at + 17, "verify.window", window, run)
     if verified:
         log.add(at + 17.1, "verify.passed", after, run)
     else:
         log.add(at + 17.1, "verify.failed", {"reason": f"it has not helped{text}", **after}, run)
         log.add(at + 17.2, "rollback.begun", {"reason": f"it has not helped{text}"}, run)
-        log.add(at + 17.3, "undo.intended", Touched(0, 0), run)
-        log.add(at + 17.6, "undo.made", Touched(0, 0), run)
-    log.add(at + 18, "run.closed", Closed(outcome, f"it says why{text}"), run)
+        log.add(at + 17.3, "undo.intended", ChangeRef(0, 0), run)
+        log.add(at + 17.6, "undo.made", ChangeRef(0, 0), run)
+    log.add(at + 18, "run.closed", RunClosed(outcome, f"it says why{text}"), run)
 
 
 def promo_rush(text: str = "", *, run: str = RUN, incident: str = ID) -> Log:
@@ -187,8 +187,10 @@ def long(count: int) -> Log:
     log.add(0, events.OPENED, events.IncidentOpened("a long one", ("checkout",), events.OpenedBy.HAND, "", ""))
     made = plan()
     log.add(1, events.RUN_JOINED, events.RunJoined(RUN))
-    log.add(1, "run.opened", Opened(made, made.digest, 1), RUN)
-    window = (Judged("latency.p99 < 0.5 x before", "fails", "latency.p99 is 2 s, wanted < 1.6 s (0.5 x before)"),)
+    log.add(1, "run.opened", RunOpened(made, made.digest, 1), RUN)
+    window = (
+        ConditionResult("latency.p99 < 0.5 x before", "fails", "latency.p99 is 2 s, wanted < 1.6 s (0.5 x before)"),
+    )
     alert = events.Alert("f1", events.AlertStatus.FIRING, "LatencyHigh", {"severity": "critical"}, {}, BEGAN)
     while len(log.entries) < count:
         at = 2.0 + len(log.entries)
@@ -196,7 +198,7 @@ def long(count: int) -> Log:
             case 0:
                 log.add(at, events.SAMPLED, sampled(3.2 if len(log.entries) % 2 else 0.3, seconds=5))
             case 1:
-                log.add(at, "verify.window", WindowSeen(BEGAN + at - 5, BEGAN + at, "failure", window), RUN)
+                log.add(at, "verify.window", WindowResult(BEGAN + at - 5, BEGAN + at, "failure", window), RUN)
             case 2:
                 log.add(
                     at,

@@ -10,8 +10,8 @@ from latdoctor.incident import events
 from latdoctor.incident.impact import impact_lines
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Impact
-from latdoctor.remediation.observation import Judged
-from latdoctor.remediation.verification import WindowSeen
+from latdoctor.remediation.observation import ConditionResult
+from latdoctor.remediation.verification import WindowResult
 from tests.incident.stories import BEGAN, RUN, Log, plan, promo_rush, sampled
 
 Spans = list[tuple[float, float, float | None]]  # the end, its length, P99
@@ -30,8 +30,8 @@ def log_of(samples: Spans, windows: Spans = (), until: float = 100.0) -> Log:  #
             log.add(end, events.SAMPLED, sampled(p99, seconds=length))
         else:
             status = "unknown" if p99 is None else "fails" if p99 > 0.5 else "holds"
-            seen = (Judged("latency.p99 < slo.p99", status),)
-            log.add(end, "verify.window", WindowSeen(BEGAN + end - length, BEGAN + end, "success", seen), RUN)
+            seen = (ConditionResult("latency.p99 < slo.p99", status),)
+            log.add(end, "verify.window", WindowResult(BEGAN + end - length, BEGAN + end, "success", seen), RUN)
     log.add(until, events.CLOSED, events.IncidentClosed("resolved"))
     return log
 
@@ -95,8 +95,8 @@ def test_a_clock_that_is_set_moves_no_window() -> None:
     log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
     log.add(0, events.RUN_JOINED, events.RunJoined(RUN))
     log.set_by = 3600
-    seen = (Judged("latency.p99 < slo.p99", "fails"),)
-    log.add(10, "verify.window", WindowSeen(BEGAN + 3605, BEGAN + 3610, "failure", seen), RUN)
+    seen = (ConditionResult("latency.p99 < slo.p99", "fails"),)
+    log.add(10, "verify.window", WindowResult(BEGAN + 3605, BEGAN + 3610, "failure", seen), RUN)
     log.add(20, events.CLOSED, events.IncidentClosed("resolved"))
     assert figures(timeline(log.incident).impact)[:3] == (20.0, pytest.approx(5.0), pytest.approx(5.0))
 

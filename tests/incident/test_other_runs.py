@@ -14,7 +14,7 @@ from latdoctor.incident.similar import past_incident, past_incidents, similar
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.incident.status import IncidentStatus, incident_status, unsettled
 from latdoctor.journal.entry import Moment
-from latdoctor.remediation.run_history import Opened, Touched
+from latdoctor.remediation.run_history import ChangeRef, RunOpened
 from latdoctor.report import handover, sop
 from latdoctor.report.incidents import print_list, similar_incident_line
 from tests.incident.journaled import SOP
@@ -37,10 +37,10 @@ def opened(log: Log, at: float, name: str, *targets: str, hosts: tuple[str, ...]
 def killed(log: Log, at: float, run: str = RUN, *, changed: bool = True) -> None:
     """A run that was killed behind its change, or before it."""
     made = plan()
-    log.add(at, "run.opened", Opened(made, made.digest, 1), run)
+    log.add(at, "run.opened", RunOpened(made, made.digest, 1), run)
     if changed:
-        log.add(at + 1, "change.intended", Touched(0, 0), run)
-        log.add(at + 1.1, "change.made", Touched(0, 0), run)
+        log.add(at + 1, "change.intended", ChangeRef(0, 0), run)
+        log.add(at + 1.1, "change.made", ChangeRef(0, 0), run)
 
 
 def earlier(end: str, *, joined: bool = True) -> Log:
@@ -124,7 +124,7 @@ def test_which_targets_are_the_same(targets: tuple[str, ...], hosts: tuple[str, 
 def test_rolled_back_change_is_not_in_place() -> None:
     log = earlier("verified")
     log.add(110, "rollback.begun", {"reason": "asked", "asked": True}, RUN)
-    log.add(111, "undo.made", Touched(0, 0), RUN)
+    log.add(111, "undo.made", ChangeRef(0, 0), RUN)
     log.add(112, "run.closed", {"outcome": "rolled-back"}, RUN)
     opened(log, 200, NEXT, HERE)
     assert "none by latdoctor" in page(stands(log))

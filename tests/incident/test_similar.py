@@ -13,8 +13,8 @@ from latdoctor.report.incidents import similar_incident_line
 from tests.incident.stories import BOOK, CAUSE, RUN, Log, carried_out, cause, diagnosed, promo_rush
 
 NAMES = st.frozensets(st.sampled_from("abcdef"), max_size=4)
-SURE = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.2, 1.0), max_size=4)
-FEATURES = st.builds(Features, SURE, NAMES, NAMES, NAMES)
+MIN_PROBABILITY = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.2, 1.0), max_size=4)
+FEATURES = st.builds(Features, MIN_PROBABILITY, NAMES, NAMES, NAMES)
 NOTHING = Features({}, frozenset(), frozenset(), frozenset())
 
 

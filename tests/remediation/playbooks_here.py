@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from latdoctor.remediation.playbook_loader import Library, read_library
+from latdoctor.remediation.playbook_library import Library, read_library
 
 SCHEDULER = """
 id: test.scheduler

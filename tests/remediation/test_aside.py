@@ -9,7 +9,7 @@ from msgspec import Raw
 
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation import run_context as module
-from latdoctor.remediation.run_context import aside
+from latdoctor.remediation.run_context import nonblocking
 
 
 def entry(number: int) -> JournalEntry:
@@ -18,7 +18,7 @@ def entry(number: int) -> JournalEntry:
 
 def test_all_is_told_in_its_order() -> None:
     told: list[int] = []
-    with aside(lambda one: told.append(one.seq)) as tell:
+    with nonblocking(lambda one: told.append(one.seq)) as tell:
         for number in range(200):
             tell(entry(number))
     assert told == list(range(200))
@@ -32,8 +32,8 @@ def test_a_screen_that_stands_still_is_not_waited_for() -> None:
         goes_on.wait()
         told.append(one.seq)
 
-    with aside(stuck) as tell:
-        for number in range(module.MOST + 10):
+    with nonblocking(stuck) as tell:
+        for number in range(module.MAX_QUEUED + 10):
             tell(entry(number))
     assert told == []
     goes_on.set()
@@ -47,7 +47,7 @@ def test_a_screen_that_has_gone_ends_the_telling_alone() -> None:
         raise BrokenPipeError
 
     say: Callable[[JournalEntry], None]
-    with aside(gone) as say:
+    with nonblocking(gone) as say:
         say(entry(1))
         say(entry(2))
     assert asked == [1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.remediation.observation import Judged
+from latdoctor.remediation.observation import ConditionResult
 
 
 @pytest.mark.parametrize(
@@ -16,5 +16,5 @@ from latdoctor.remediation.observation import Judged
     ],
 )
 def test_what_was_seen_tells_its_condition_only_where_it_must(text: str, told: bool) -> None:
-    judged = Judged(text, "fails", "error.ratio is 1 %, wanted > 5%")
-    assert judged.told.startswith(text) is told
+    judged = ConditionResult(text, "fails", "error.ratio is 1 %, wanted > 5%")
+    assert judged.summary.startswith(text) is told

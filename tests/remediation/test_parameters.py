@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from latdoctor.errors import UsageError
-from latdoctor.remediation.parameters import allowed, filled, shown, typed, value_of
-from latdoctor.remediation.playbook import PARAMETER_TYPES, Parameter, Scalar, Step
-from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.parameters import (
+    allowed_values,
+    format_parameter,
+    parameter_values,
+    parse_value,
+    substituted,
+)
+from latdoctor.remediation.playbook import Parameter, ParameterType, Scalar, Step
+from latdoctor.remediation.playbook_library import shipped
 
 COUNT = Parameter("count", "integer", 5, 1, 9)
 RATE = Parameter("rate", "number", 0.5, 0.0, 10.0)
@@ -21,8 +26,8 @@ KIND = Parameter("kind", "text", "auto", choices=("auto", "on"))
 FREE = Parameter("free", "text", "v1")
 FLAG = Parameter("flag", "flag", True)
 ALL = (COUNT, RATE, WAIT, SHARE, KIND, FREE, FLAG)
-STEP = Step("s", "a", {one.name: f"${one.name}" for one in ALL}, "restore", "p.yaml:1")
-PLAYBOOK = replace(shipped().find("app.batching.token-budget"), parameters=ALL, steps=(STEP,))
+STEP = Step("s", "a", "restore", {one.name: f"${one.name}" for one in ALL}, "p.yaml:1")
+PLAYBOOK = replace(shipped().find("app.batching.token-budget"), parameters=ALL, parts=(STEP,))
 
 VALUES = [
     (COUNT, "7", 7),
@@ -41,13 +46,13 @@ VALUES = [
 
 @pytest.mark.parametrize(("parameter", "text", "value"), VALUES)
 def test_values(parameter: Parameter, text: str, value: Scalar) -> None:
-    found = value_of(parameter, text)
+    found = parse_value(parameter, text)
     assert found == value
     assert type(found) is type(value)
 
 
 REFUSED = [
-    (COUNT, "0", "0 is outside the range: it is an integer from 1 to 9"),
+    (COUNT, "0", "0 is outside the range: must be an integer from 1 to 9"),
     (COUNT, "10", "an integer from 1 to 9"),
     (COUNT, "7.0", "'7.0' is not an integer"),
     (COUNT, "1_0", "is not an integer"),
@@ -57,9 +62,9 @@ REFUSED = [
     (RATE, "1e999", "is not a finite quantity"),
     (RATE, "5s", "is not a plain number"),
     (WAIT, "5", "is not a duration"),
-    (WAIT, "2min", "120s is outside the range: it is a duration from 10ms to 60s"),
+    (WAIT, "2min", "120s is outside the range: must be a duration from 10ms to 60s"),
     (SHARE, "130%", "is not a share"),
-    (KIND, "off", "off is outside the range: it is one of auto, on"),
+    (KIND, "off", "off is outside the range: must be one of auto, on"),
     (FREE, "", "is not a text of one line"),
     (FREE, "a\nb", "is not a text of one line"),
     (FREE, "\x1b[31mred", "is not a text of one line"),
@@ -71,7 +76,7 @@ REFUSED = [
 @pytest.mark.parametrize(("parameter", "text", "message"), REFUSED)
 def test_what_is_refused(parameter: Parameter, text: str, message: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        value_of(parameter, text)
+        parse_value(parameter, text)
     assert message in str(caught.value)
 
 
@@ -88,24 +93,24 @@ RANGES = [
 
 @pytest.mark.parametrize(("parameter", "message"), RANGES)
 def test_what_it_may_be(parameter: Parameter, message: str) -> None:
-    assert allowed(parameter) == message
+    assert allowed_values(parameter) == message
 
 
 def test_what_is_not_given_has_its_default() -> None:
-    values = typed(PLAYBOOK, {"count": "7"})
+    values = parameter_values(PLAYBOOK, {"count": "7"})
     assert values == {one.name: one.default for one in ALL} | {"count": 7}
 
 
 def test_everything_wrong_is_told_at_once() -> None:
     needed = replace(PLAYBOOK, parameters=(*ALL, Parameter("version", "text")))
     with pytest.raises(UsageError) as caught:
-        typed(needed, {"cuont": "7", "wait": "1h", "flag": "yes"})
-    for message in ("no parameter 'cuont' (there is count", "wait: ", "flag: ", "version must be given: it is a text"):
+        parameter_values(needed, {"cuont": "7", "wait": "1h", "flag": "yes"})
+    for message in ("unknown parameter 'cuont' (known: count", "wait: ", "flag: ", "version must be set: a text"):
         assert message in caught.value.what
 
 
 def test_names_are_put_in_with_their_units() -> None:
-    assert filled(STEP, PLAYBOOK, typed(PLAYBOOK, {"free": "$count"})) == {
+    assert substituted(STEP, PLAYBOOK, parameter_values(PLAYBOOK, {"free": "$count"})) == {
         "count": "5",
         "rate": "0.5",
         "wait": "250ms",
@@ -117,8 +122,8 @@ def test_names_are_put_in_with_their_units() -> None:
 
 
 def test_what_is_no_name_stays_as_it_is() -> None:
-    step = replace(STEP, given={"a": "token-budget", "b": "0.5"})
-    assert filled(step, PLAYBOOK, typed(PLAYBOOK, {})) == step.given
+    step = replace(STEP, arguments={"a": "token-budget", "b": "0.5"})
+    assert substituted(step, PLAYBOOK, parameter_values(PLAYBOOK, {})) == step.arguments
 
 
 _NUMBERS = st.floats(min_value=0, max_value=1e9, allow_nan=False)
@@ -134,16 +139,16 @@ _VALUES = {
 
 @given(st.data())
 def test_what_is_shown_can_be_given_again(data: st.DataObject) -> None:
-    kind = data.draw(st.sampled_from(PARAMETER_TYPES))
+    kind = data.draw(st.sampled_from(ParameterType))
     value = data.draw(_VALUES[kind])
     parameter = Parameter("p", kind)
-    assert value_of(parameter, shown(parameter, value)) == value
+    assert parse_value(parameter, format_parameter(parameter, value)) == value
 
 
 @given(st.sampled_from(ALL), st.text(max_size=40) | st.from_regex(r"[-+0-9.e]{1,12}(ms|s|%|h)?", fullmatch=True))
 def test_any_text_is_a_value_within_the_range_or_refused(parameter: Parameter, text: str) -> None:
     try:
-        value = value_of(parameter, text)
+        value = parse_value(parameter, text)
     except ValueError:
         return
     if isinstance(value, str):
@@ -155,7 +160,7 @@ def test_any_text_is_a_value_within_the_range_or_refused(parameter: Parameter, t
 @given(st.dictionaries(st.text(max_size=10), st.text(max_size=10), max_size=4))
 def test_any_settings_are_values_or_refused(settings: dict[str, str]) -> None:
     try:
-        values = typed(PLAYBOOK, settings)
+        values = parameter_values(PLAYBOOK, settings)
     except UsageError:
         return
     assert values.keys() == {one.name for one in ALL}

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.errors import DefinitionError, Problem, UsageError
-from latdoctor.remediation import playbook_loader
 from latdoctor.remediation.playbook import Settle
-from latdoctor.remediation.playbook_loader import read_library, shipped, shipped_playbook
+from latdoctor.remediation.playbook_library import read_library, shipped, shipped_playbook
+from latdoctor.remediation.playbook_loader import read_playbook
 from latdoctor.resources import folder
 from tests.remediation.playbooks_here import LANES, SCHEDULER, WHOLE, library
 
@@ -56,23 +56,23 @@ def test_a_file_becomes_a_playbook(tmp_path: Path) -> None:
     known = library(tmp_path, SCHEDULER)
     playbook = known.find("test.scheduler")
     assert playbook.where.endswith("test.scheduler.yaml:2")
-    assert (playbook.guards.cooldown, playbook.guards.per, playbook.before) == (600.0, 86_400.0, 10.0)
+    assert (playbook.guards.cooldown, playbook.guards.attempts.per, playbook.before.window) == (600.0, 86_400.0, 10.0)
     assert playbook.verify.mechanism == ("batch-sizes-bimodal",)
     assert playbook.settle.at_most == 20.0
-    assert [(step.id, step.given) for step in playbook.steps] == [("scheduler", {"scheduler": "token-budget"})]
+    assert [(step.id, step.arguments) for step in playbook.steps] == [("scheduler", {"scheduler": "token-budget"})]
     assert not playbook.stages
 
 
 def test_what_is_not_said_is_as_it_usually_is(tmp_path: Path) -> None:
     bare = "\n".join(line for line in SCHEDULER.splitlines() if not line.startswith(("guards", "before", "settle")))
     playbook = library(tmp_path, bare).find("test.scheduler")
-    assert (playbook.guards.max_targets, playbook.guards.attempts) == (1, 2)
+    assert (playbook.guards.max_targets, playbook.guards.attempts.count) == (1, 2)
     assert playbook.settle == Settle()
     assert playbook.treats == "cause"
 
 
 def test_an_unknown_name_brings_near_ones() -> None:
-    with pytest.raises(UsageError, match="no playbook") as caught:
+    with pytest.raises(UsageError, match="unknown playbook") as caught:
         shipped().find("app.batching.token-bugdet")
     assert "app.batching.token-budget" in caught.value.next_step
     with pytest.raises(UsageError) as caught:
@@ -115,7 +115,7 @@ def test_any_bytes_give_a_playbook_or_problems(tmp_path_factory: pytest.TempPath
     path = tmp_path_factory.getbasetemp() / "test.scheduler.yaml"
     path.write_bytes(raw)
     found: list[Problem] = []
-    playbook = playbook_loader.read_playbook(path, found)
+    playbook = read_playbook(path, found)
     assert playbook is not None or found
     assert all(count < 20 for count in Counter(found).values())
 

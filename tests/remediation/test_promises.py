@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from latdoctor.remediation import actions
 from latdoctor.remediation.change import Value
-from latdoctor.remediation.rollback import WITHIN
+from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT
 from latdoctor.remediation.run_result import Outcome
 from tests.remediation.simulated import Remembered, Service, Setting
 from tests.remediation.test_run import BEFORE, Killed, Room, furnished, no_help
 
-LOUD = WITHIN + 5  # seconds within which it says that it could not take everything back
+LOUD = ROLLBACK_TIMEOUT + 5  # seconds within which it says that it could not take everything back
 AFTER: dict[str, Value] = {"scheduler": "token-budget", "lanes": True}
 
 
@@ -57,7 +57,7 @@ def test_a_target_that_answers_within_2_s_is_as_before_within_30_s(room: Room, s
     result = room.run("test.whole")
     assert result.outcome is Outcome.ROLLED_BACK, result
     assert {name: room.service.values[name] for name in BEFORE} == BEFORE
-    assert lasted(room) <= WITHIN
+    assert lasted(room) <= ROLLBACK_TIMEOUT
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -78,7 +78,7 @@ def test_a_target_that_hangs_is_told_of_within_35_s(room: Room, seed: int) -> No
     assert result.outcome is Outcome.INCOMPLETE, result
     assert result.outcome.exit_code == 6
     assert result.manual
-    assert "NOT taken back" in result.reason
+    assert "NOT rolled back" in result.reason
     assert lasted(room) <= LOUD
     room.service.on_look = room.service.on_answer = lambda service: None
     room.service.hangs = False

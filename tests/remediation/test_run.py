@@ -17,15 +17,15 @@ from latdoctor.evidence.model import Window
 from latdoctor.http.client import Secret
 from latdoctor.journal.entry import JournalEntry, JournalError, Moment
 from latdoctor.journal.store import Journal
-from latdoctor.remediation import actions, recovery, run_history
+from latdoctor.remediation import actions, rollback, run_history
 from latdoctor.remediation.change import Refused, Unreachable, Value
-from latdoctor.remediation.executor import carry_out
-from latdoctor.remediation.planner import Plan, PlanRequest, planned
-from latdoctor.remediation.playbook_loader import Library
-from latdoctor.remediation.run_context import World
+from latdoctor.remediation.executor import execute
+from latdoctor.remediation.planner import Plan, PlanRequest, build_plan
+from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.run_context import RunContext
 from latdoctor.remediation.run_result import Outcome, Result
 from latdoctor.remediation.target import Access, Target
-from latdoctor.remediation.verification import WINDOW, WindowSeen
+from latdoctor.remediation.verification import WINDOW, WindowResult
 from tests.remediation import playbooks_here
 from tests.remediation.simulated import Service, Setting
 
@@ -47,15 +47,15 @@ class Room:
     hear: Callable[[JournalEntry], None] = lambda entry: None
 
     @property
-    def world(self) -> World:
-        return World(
+    def world(self) -> RunContext:
+        return RunContext(
             journal=self.journal,
             state=self.state,
             access=Access(Target("service", "reference", admin="http://memory"), Secret("hush")),
             observe=self.service.observe,
-            keep=lambda bundle, path: None,
-            tell=self._tell,
-            stop=self.stop,
+            save_bundle=lambda bundle, path: None,
+            on_entry=self._tell,
+            stop_reason=self.stop,
             approved=self.approved,
             now=self.service.wall,
             clock=self.service.clock,
@@ -67,20 +67,22 @@ class Room:
         self.hear(entry)
 
     def plan(self, name: str = "test.scheduler") -> Plan:
-        return planned(PlanRequest(self.library.find(name), {}), self.library, self.world.access, self.service.wall())
+        return build_plan(
+            PlanRequest(self.library.find(name), {}), self.library, self.world.access, self.service.wall()
+        )
 
     def run(self, name: str = "test.scheduler") -> Result:
         return self.execute(self.plan(name))
 
     def execute(self, plan: Plan) -> Result:
-        return carry_out(plan, self.library, self.world)
+        return execute(plan, self.library, self.world)
 
     def rolled_back(self, run: str) -> Result:
-        return recovery.roll_back(run, lambda target: self.world, lambda: run_history.runs(self.journal.entries()))
+        return rollback.roll_back_run(run, lambda target: self.world, lambda: run_history.runs(self.journal.entries()))
 
     def recovered(self) -> list[Result]:
         open_ones = [run for run in run_history.runs(self.journal.entries()) if run.open]
-        return [recovery.recover(run, lambda target: self.world) for run in open_ones]
+        return [rollback.recover_run(run, lambda target: self.world) for run in open_ones]
 
 
 @pytest.fixture
@@ -202,8 +204,8 @@ def test_what_no_longer_stands_has_not_verified_itself(
     room.service.on_look = meddling
     result = room.run(name)
     assert result.outcome is outcome, result
-    assert "it no longer stands: " in result.reason
-    assert f"scheduler of memory is '{stands}', and was set to 'token-budget'" in result.reason
+    assert "the change is no longer in effect: " in result.reason
+    assert f"scheduler of memory is '{stands}', was set to 'token-budget'" in result.reason
     assert room.service.values["scheduler"] == stands
     assert "verify.passed" not in room.told
 
@@ -257,7 +259,7 @@ def test_who_sees_nothing_for_three_windows_gives_up(room: Room, name: str) -> N
     room.service.on_look = blind_for(1000)
     result = room.run(name)
     assert result.outcome is Outcome.ROLLED_BACK
-    assert "in a row: the page cannot be read" in result.reason
+    assert "without data: the page cannot be read" in result.reason
     assert result.seconds < 10 + 2 * 3 * 5
     assert room.service.values == BEFORE
 
@@ -271,7 +273,7 @@ def test_a_page_without_anything_of_before_is_no_sight(room: Room) -> None:
     room.service.on_look = blind
     result = room.run()
     assert result.outcome is Outcome.ROLLED_BACK
-    assert "in a row: nothing is shown" in result.reason
+    assert "without data: none of the signals" in result.reason
     assert result.seconds < 10 + 2 * 3 * 5
 
 
@@ -321,7 +323,7 @@ def test_a_hung_target_ends_loudly_and_soon(room: Room) -> None:
             service.hangs = True
 
     room.service.on_look = hang
-    result = carry_out(plan, room.library, room.world)
+    result = execute(plan, room.library, room.world)
     assert result.outcome is Outcome.INCOMPLETE
     assert result.manual == ("set {'scheduler': 'long-alone'}",)
     begun = next(e for e in room.journal.entries() if e.kind == "rollback.begun")
@@ -334,7 +336,7 @@ def test_a_hung_target_ends_loudly_and_soon(room: Room) -> None:
 def test_an_edit_between_plan_and_apply_refuses(room: Room) -> None:
     plan = room.plan()
     room.service.edit(scheduler="single")
-    assert carry_out(plan, room.library, room.world).outcome is Outcome.REFUSED
+    assert execute(plan, room.library, room.world).outcome is Outcome.REFUSED
     assert room.service.values["scheduler"] == "single"
 
 
@@ -351,7 +353,7 @@ def test_what_somebody_else_has_set_to_the_same_is_theirs(room: Room, moment: st
     setattr(room.service, moment, edit)
     result = room.run()
     assert result.outcome is Outcome.REFUSED, result
-    assert "somebody else has set it already" in result.reason
+    assert "another client has already set these values" in result.reason
     assert room.service.values == AFTER
     assert room.service.writes == []
     assert room.recovered() == []
@@ -365,7 +367,7 @@ def test_what_somebody_else_has_set_to_the_same_stays_where_the_rest_goes(room: 
     room.service.on_look = edit
     room.service.p99 = lambda service: 3.0
     result = room.run("test.whole")
-    assert "somebody else has set it already" in result.reason
+    assert "another client has already set these values" in result.reason
     assert room.service.values["scheduler"] == "token-budget"
 
 
@@ -381,7 +383,7 @@ def test_an_edit_of_our_field_is_not_taken_back(room: Room) -> None:
     assert result.outcome is Outcome.INCOMPLETE
     assert room.service.values["scheduler"] == "single"
     assert result.manual == ()
-    assert result.theirs == ("set {'scheduler': 'long-alone'}",)
+    assert result.overwrite == ("set {'scheduler': 'long-alone'}",)
     assert result.next_step == f"latdoctor runs show {result.run}"
     assert room.recovered() == []  # nothing of ours is left, and nothing stands in the way of the next run
     room.service.on_look = lambda service: None
@@ -454,12 +456,12 @@ def test_cooldown_then_attempts_then_breaker(room: Room) -> None:
     room.service.now += 700
     assert room.run().outcome is Outcome.ROLLED_BACK
     room.service.now += 700
-    assert "this treats a symptom" in room.run().reason
+    assert "the cause returns" in room.run().reason
     assert room.run("test.lanes").outcome is Outcome.ROLLED_BACK
     room.service.now += 700
     result = room.run("test.lanes")
     assert result.outcome is Outcome.REFUSED
-    assert "taken back" in result.reason
+    assert "rolled back" in result.reason
     room.journal.append("", "breaker.reset", {})
 
 
@@ -474,7 +476,7 @@ def test_after_a_killed_run_that_had_changed_it_the_same_one_leads_to_recover(ro
             raise Killed
 
     with contextlib.suppress(Killed):
-        carry_out(room.plan(), room.library, replace(room.world, tell=die))
+        execute(room.plan(), room.library, replace(room.world, on_entry=die))
     result = room.run()
     assert (result.outcome, result.next_step) == (Outcome.REFUSED, "latdoctor recover")
     assert "is not finished" in result.reason
@@ -483,20 +485,20 @@ def test_after_a_killed_run_that_had_changed_it_the_same_one_leads_to_recover(ro
 def test_a_playbook_that_changed_since_the_plan(room: Room, tmp_path: Path) -> None:
     plan = room.plan()
     changed = playbooks_here.library(tmp_path / "other", playbooks_here.SCHEDULER.replace("20s", "25s"))
-    assert carry_out(plan, changed, room.world).outcome is Outcome.REFUSED
+    assert execute(plan, changed, room.world).outcome is Outcome.REFUSED
 
 
 def test_an_old_plan_is_refused(room: Room) -> None:
     plan = room.plan()
     room.service.now += 3700
-    assert carry_out(plan, room.library, room.world).outcome is Outcome.REFUSED
+    assert execute(plan, room.library, room.world).outcome is Outcome.REFUSED
 
 
 def test_high_risk_needs_approval(room: Room) -> None:
     plan = replace_risk(room.plan(), "high")
-    assert carry_out(plan, room.library, room.world).outcome is Outcome.REFUSED
+    assert execute(plan, room.library, room.world).outcome is Outcome.REFUSED
     room.approved = True
-    assert carry_out(plan, room.library, room.world).outcome is Outcome.VERIFIED
+    assert execute(plan, room.library, room.world).outcome is Outcome.VERIFIED
 
 
 def replace_risk(plan: Plan, risk: str) -> Plan:
@@ -534,7 +536,7 @@ def test_a_later_run_on_the_same_goes_back_first(room: Room, tmp_path: Path) -> 
     entries = len(room.journal.entries())
     refused = room.rolled_back(first.run)
     assert refused.outcome is Outcome.REFUSED
-    assert f"run {second.run} has changed the same after it" in refused.reason
+    assert f"run {second.run} has changed the same fields later" in refused.reason
     assert refused.next_step == f"first latdoctor rollback {second.run}"
     assert len(room.journal.entries()) == entries
     for run in (second.run, first.run):
@@ -569,13 +571,13 @@ def test_a_reason_does_not_grow_with_each_recovery(room: Room) -> None:
     first = room.run()
     assert first.outcome is Outcome.INCOMPLETE
     (second,), (third,) = room.recovered(), room.recovered()
-    assert len({one.reason.count("NOT taken back") for one in (first, second, third)}) == 1
+    assert len({one.reason.count("NOT rolled back") for one in (first, second, third)}) == 1
     room.service.on_answer = lambda service: None
     room.service.hangs = False
     (last,) = room.recovered()
     assert last.outcome is Outcome.ROLLED_BACK
-    assert last.reason.startswith("it has not helped")
-    assert "NOT taken back" not in last.reason
+    assert last.reason.startswith("no improvement")
+    assert "NOT rolled back" not in last.reason
 
 
 def test_what_cannot_even_be_begun_has_its_commands(room: Room) -> None:
@@ -590,10 +592,10 @@ def test_what_cannot_even_be_begun_has_its_commands(room: Room) -> None:
         room.execute(plan)
     (run,) = run_history.runs(room.journal.entries())
 
-    def no_way(target: Target) -> World:
+    def no_way(target: Target) -> RunContext:
         raise UsageError("the folder cannot be written")
 
-    ended = recovery.recover(run, no_way)
+    ended = rollback.recover_run(run, no_way)
     assert ended.outcome is Outcome.INCOMPLETE
     assert ended.manual == ("set {'scheduler': 'long-alone'}",)
 
@@ -604,7 +606,7 @@ def test_what_leaves_nothing_behind_is_not_put_back(room: Room, tmp_path: Path) 
     no_help(room.service)
     result = room.run()
     assert result.outcome is Outcome.ROLLED_BACK
-    assert "there was nothing to put back" in result.reason
+    assert "nothing to undo" in result.reason
     assert not {"rollback.begun", "undo.intended", "undo.made"} & set(room.told)
     assert room.rolled_back(result.run).outcome is Outcome.REFUSED
 
@@ -620,7 +622,7 @@ def test_what_a_person_wanted_does_not_close_the_breaker(room: Room, why: str) -
             assert result.outcome is Outcome.VERIFIED, result
             result = room.rolled_back(result.run)
         assert result.outcome is Outcome.ROLLED_BACK, result
-        assert all(run.asked for run in run_history.runs(room.journal.entries()))
+        assert all(run.rolled_back_on_request for run in run_history.runs(room.journal.entries()))
 
 
 NOT_HIGHER = playbooks_here.SCHEDULER.replace("latency.p99 < 0.5 x before", "latency.p99 < 2 x before")
@@ -637,7 +639,7 @@ def test_what_holds_before_it_proves_nothing(room: Room, tmp_path: Path, text: s
     room.library = playbooks_here.library(tmp_path / "more", text)
     result = room.run()
     assert result.outcome is outcome, result
-    assert ("it holds already" in result.reason) == (outcome is Outcome.REFUSED)
+    assert ("already hold" in result.reason) == (outcome is Outcome.REFUSED)
     assert bool(room.service.writes) == (outcome is Outcome.VERIFIED)
 
 
@@ -657,7 +659,7 @@ def test_what_is_not_to_be_seen_is_not_mended(room: Room) -> None:
     room.service.p99 = lambda service: 0.9  # so that the finding which the playbook shall clear is clear
     result = room.run()
     assert result.outcome is Outcome.REFUSED
-    assert "what it mends is not to be seen: batch-sizes-bimodal clear" in result.reason
+    assert "the cause is not present: batch-sizes-bimodal clear" in result.reason
     assert not room.service.writes
 
 
@@ -679,7 +681,7 @@ def test_a_journal_that_cannot_be_written_changes_nothing(room: Room, monkeypatc
         return append(run, kind, body)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Journal, "append", lambda self, run, kind, body: full(run, kind, body))
-    result = carry_out(plan, room.library, room.world)
+    result = execute(plan, room.library, room.world)
     assert result.outcome is Outcome.FAILED
     assert room.service.writes == []
 
@@ -696,7 +698,7 @@ def test_a_journal_that_fails_later_does_not_keep_it_from_going_back(
         return append(run, kind, body)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Journal, "append", lambda self, run, kind, body: full(run, kind, body))
-    result = carry_out(plan, room.library, room.world)
+    result = execute(plan, room.library, room.world)
     assert result.outcome is Outcome.ROLLED_BACK
     assert "no space left" in result.reason or "no space left" in result.note
     assert room.service.values == BEFORE
@@ -718,7 +720,7 @@ def test_a_disk_that_fails_just_after_the_last_entry(room: Room, monkeypatch: py
 
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "append", lambda self, run, kind, body: failing(run, kind, body))
-        assert carry_out(plan, room.library, room.world).outcome is Outcome.ROLLED_BACK
+        assert execute(plan, room.library, room.world).outcome is Outcome.ROLLED_BACK
     assert room.service.values == BEFORE
     assert [one.outcome for one in room.recovered()] == [Outcome.ROLLED_BACK]
     assert room.service.values == BEFORE
@@ -748,7 +750,7 @@ def test_stages_are_verified_one_by_one_and_the_whole(room: Room) -> None:
 def test_a_stage_that_makes_it_worse_goes_and_the_others_stay(room: Room) -> None:
     room.service.p99 = lambda service: 9.0 if service.values["scheduler"] == "token-budget" else 3.0
     result = room.run("test.whole")
-    assert result.outcome is Outcome.PARTLY
+    assert result.outcome is Outcome.PARTLY_ROLLED_BACK
     assert result.next_step == f"latdoctor rollback {result.run}"
     assert room.service.values == {"scheduler": "long-alone", "lanes": True}
     assert "test.lanes" in result.reason
@@ -763,7 +765,7 @@ def test_what_gets_well_by_itself_proves_no_playbook(room: Room, completed: floa
     result = room.run()
     assert result.outcome is outcome, result
     if outcome is Outcome.REFUSED:
-        assert "by itself" in result.reason
+        assert "on its own" in result.reason
         assert room.service.values == BEFORE
 
 
@@ -838,7 +840,7 @@ def test_who_answers_few_is_watched_for_longer(room: Room, answers: float, windo
     result = room.run()
     assert result.outcome is Outcome.VERIFIED, result
     proofs = [
-        msgspec.json.decode(entry.body, type=WindowSeen) for entry in room.journal.entries(kinds={"verify.window"})
+        msgspec.json.decode(entry.body, type=WindowResult) for entry in room.journal.entries(kinds={"verify.window"})
     ]
     assert {one.ended - one.started for one in proofs} == {window}
     assert ("before.longer" in room.told) is (window > WINDOW), "whoever waits hears why"
@@ -873,7 +875,7 @@ def test_who_answers_too_few_is_left_alone_and_told_why(room: Room) -> None:
     room.service.answers = 5.0
     result = room.run()
     assert result.outcome is Outcome.REFUSED, result
-    assert "25 observed, 100 are needed (in a look of 5 s)" in result.reason
+    assert "25 observed, 100 are needed (observed for 5 s)" in result.reason
     assert room.service.writes == []
     assert room.service.now == pytest.approx(10.0), "nobody waits for what would tell nothing"
 
@@ -923,7 +925,7 @@ def test_killed_after_any_entry_and_recovered(room: Room, name: str) -> None:
                 raise Killed
 
         with contextlib.suppress(Killed):
-            carry_out(plan, room.library, replace(room.world, tell=die))
+            execute(plan, room.library, replace(room.world, on_entry=die))
         room.recovered()
         assert room.service.values in (BEFORE, done), number
         assert not [run for run in run_history.runs(room.journal.entries()) if run.open]

@@ -21,12 +21,12 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.lab.server.config import ServerConfig, knobs, patched
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.remediation.actions.field_values import parse as as_knob
-from latdoctor.remediation.observation import Observation, judged
-from latdoctor.remediation.parameters import filled, shown, typed
-from latdoctor.remediation.playbook import DISRUPTIONS, RISKS, Playbook
-from latdoctor.remediation.playbook_lint import PAIN, lint
-from latdoctor.remediation.playbook_loader import shipped
-from latdoctor.remediation.verification import FAILURE, untold, window_of
+from latdoctor.remediation.observation import Observation, evaluate_all
+from latdoctor.remediation.parameters import format_parameter, parameter_values, substituted
+from latdoctor.remediation.playbook import Disruption, Playbook, Risk
+from latdoctor.remediation.playbook_library import SYMPTOM_SIGNALS, lint, shipped
+from latdoctor.remediation.run_result import WindowStatus
+from latdoctor.remediation.verification import evaluate_window, unverifiable
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "incidents"
 PLAYBOOKS = shipped().playbooks
@@ -87,15 +87,17 @@ def test_it_says_what_a_tired_person_asks(playbook: Playbook) -> None:
     assert len(playbook.title) <= 70
     assert len(playbook.explanation) > 100
     assert playbook.references
-    assert playbook.measured_by.startswith("latdoctor lab bench")
+    assert playbook.effect.measured_by.startswith("latdoctor lab bench")
     assert playbook.verify.hold >= 10.0, "one window alone is no proof"
-    pain = {signal for one in playbook.verify.succeed for signal in signals_of(one) if signal.startswith(PAIN)}
+    pain = {
+        signal for one in playbook.verify.succeed for signal in signals_of(one) if signal.startswith(SYMPTOM_SIGNALS)
+    }
     assert pain, "nobody is helped by a mechanism alone"
 
 
 def test_nothing_that_refuses_requests_is_called_a_low_risk_without_reason() -> None:
     """The retry budget is: what it refuses is asked again by those who are still there."""
-    harmless = {one.id for one in PLAYBOOKS if one.risk == RISKS[0] and DISRUPTIONS.index(one.disruption) > 1}
+    harmless = {one.id for one in PLAYBOOKS if one.risk == Risk.LOW and list(Disruption).index(one.disruption) > 1}
     assert harmless == {"app.governance.retry-budget"}
 
 
@@ -104,7 +106,7 @@ def settings(playbook: Playbook) -> Iterator[Mapping[str, str]]:
     needed = {one.name: "v1" for one in playbook.parameters if one.default is None}
     yield needed
     for one in playbook.parameters:
-        ends = [shown(one, _kept(one.type, end)) for end in (one.minimum, one.maximum) if end is not None]
+        ends = [format_parameter(one, _kept(one.type, end)) for end in (one.minimum, one.maximum) if end is not None]
         yield from ({**needed, one.name: text} for text in (*ends, *one.choices))
 
 
@@ -116,11 +118,11 @@ def _kept(kind: str, end: float) -> int | float:
 def test_every_knob_is_there_live_and_takes_its_whole_range(playbook: Playbook) -> None:
     live, config = dict(knobs()), ServerConfig()
     for given in settings(playbook):
-        values = typed(playbook, given)
+        values = parameter_values(playbook, given)
         for step in playbook.steps:
             if step.action != "server.config.set":
                 continue
-            for name, text in filled(step, playbook, values).items():
+            for name, text in substituted(step, playbook, values).items():
                 assert live.get(name), f"{name} cannot be turned while the server runs"
                 group, _, knob = name.partition(".")
                 value = as_knob(name, text, getattr(getattr(config, group), knob))
@@ -132,7 +134,7 @@ def test_every_knob_of_the_router_is_there(playbook: Playbook) -> None:
     for given in settings(playbook):
         for step in playbook.steps:
             if step.action == "router.config.set":
-                asked: dict[str, Any] = filled(step, playbook, typed(playbook, given))
+                asked: dict[str, Any] = substituted(step, playbook, parameter_values(playbook, given))
                 assert RouterConfig(**asked)
 
 
@@ -163,8 +165,8 @@ def observed(incident: str) -> Observation:
 @pytest.mark.parametrize(("incident", "name"), RECORDED)
 def test_in_a_recorded_incident_all_that_judges_it_is_seen_and_nothing_has_helped_yet(incident: str, name: str) -> None:
     playbook, seen = shipped().find(name), observed(incident)
-    assert [judged(one, seen, seen.remembered).status for one in playbook.preconditions] == [HOLDS] * len(
+    assert [evaluate_all(one, seen, seen.values).status for one in playbook.preconditions] == [HOLDS] * len(
         playbook.preconditions
     )
-    assert untold(playbook.verify, [seen]) == ()
-    assert window_of(playbook.verify, seen, [seen]).status == FAILURE
+    assert unverifiable(playbook.verify, [seen]) == ()
+    assert evaluate_window(playbook.verify, seen, [seen]).status == WindowStatus.FAILURE

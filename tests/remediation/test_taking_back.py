@@ -8,9 +8,9 @@ import pytest
 
 from latdoctor.remediation import actions
 from latdoctor.remediation.change import Change, Field, Unreachable
-from latdoctor.remediation.rollback import WITHIN, Back, take_back
-from latdoctor.remediation.run_context import Recorder
-from latdoctor.remediation.run_history import Touched
+from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT, UndoResult, undo_changes
+from latdoctor.remediation.run_context import RunJournal
+from latdoctor.remediation.run_history import ChangeRef, RollbackStarted
 from latdoctor.remediation.run_result import Outcome
 from tests.remediation.simulated import Service, Setting
 from tests.remediation.test_promises import simulated
@@ -25,9 +25,11 @@ def room() -> Iterator[Room]:
         yield made
 
 
-def back(room: Room, *changes: Change) -> Back:
-    made = [(Touched(0, number), change) for number, change in enumerate(changes)]
-    return take_back(made, "it has not helped", room.world, Recorder(room.journal, "r1", room.world.tell))
+def back(room: Room, *changes: Change) -> UndoResult:
+    made = [(ChangeRef(0, number), change) for number, change in enumerate(changes)]
+    return undo_changes(
+        made, RollbackStarted("no improvement"), room.world, RunJournal(room.journal, "r1", room.world.on_entry)
+    )
 
 
 def test_one_that_does_not_answer_leaves_time_for_the_others(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +48,7 @@ def test_one_that_does_not_answer_leaves_time_for_the_others(room: Room, monkeyp
     assert ended.outcome is Outcome.INCOMPLETE
     assert [service.values["lanes"] for service in places] == [True, False, False]
     assert ended.manual == ("set {'lanes': False}",)
-    assert room.service.now <= WITHIN + 10
+    assert room.service.now <= ROLLBACK_TIMEOUT + 10
 
 
 def test_one_that_answers_late_is_tried_again(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,5 +86,5 @@ def test_of_two_fields_ours_goes_back_and_theirs_stays(room: Room, theirs: str, 
 def test_what_has_no_way_back_is_told_once(room: Room) -> None:
     ended = back(room, Change("both", "test.set", "memory", BOTH, "irreversible"))
     assert ended.outcome is Outcome.INCOMPLETE
-    assert "no way back" in ended.manual[0]
+    assert "irreversible" in ended.manual[0]
     assert {"undo.failed", "undo.left"} <= set(room.told)

@@ -13,8 +13,8 @@ from rich.console import Console
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.change import Change, Field
 from latdoctor.remediation.planner import Plan, StagePlan
-from latdoctor.remediation.playbook_loader import shipped
-from latdoctor.remediation.run_history import RunState, line_of
+from latdoctor.remediation.playbook_library import shipped
+from latdoctor.remediation.run_history import RunState, entry_text
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Target
 from latdoctor.report import remediation
@@ -31,7 +31,7 @@ def plan(playbook: str = "promo-rush-sop") -> Plan:
         StagePlan(playbook, {}, (CHANGE,)),
     )
     target = Target(HOSTILE, "reference", admin="http://x")
-    return Plan(playbook, book.digest, book.title, target, book.risk, book.disruption, book.effect, stages, 1.77e9)
+    return Plan(playbook, book.digest, book.title, target, book.risk, book.disruption, str(book.effect), stages, 1.77e9)
 
 
 def shown(*, width: int = 80) -> tuple[Console, io.StringIO]:
@@ -98,12 +98,12 @@ def entry(kind: str, **body: object) -> JournalEntry:
 CONDITION = {"text": "latency.p99 < 0.5 x before", "status": "fails", "shown": "latency.p99 is 2 s, wanted < 1 s"}
 LINES = [
     (entry("change.intended", stage=0, index=0), "changing scheduler"),
-    (entry("undo.made", stage=0, index=0), "put back scheduler"),
-    (entry("settled", settled=False), "not settled in time"),
+    (entry("undo.made", stage=0, index=0), "undone scheduler"),
+    (entry("settled", settled=False), "did not settle in time"),
     (entry("verify.window", status="failure", conditions=[CONDITION]), "latency.p99 is 2 s, wanted < 1 s"),
     (entry("verify.window", status="unknown", why="page gone"), "page gone"),
     (entry("rollback.begun", reason="it has not helped"), "it has not helped"),
-    (entry("undo.failed", step="scheduler", why="hung"), "NOT taken back"),
+    (entry("undo.failed", step="scheduler", why="hung"), "NOT rolled back"),
     (entry("undo.left", stage=0, index=0, step="scheduler", why="it is theirs"), "left as it is: scheduler"),
     (entry("run.refused", guard="lock", reason="held"), "refused: held (guard lock)"),
     (entry("run.closed", outcome="rolled-back", reason=""), "rolled-back"),
@@ -113,7 +113,7 @@ LINES = [
 
 @pytest.mark.parametrize(("one", "said"), LINES, ids=[one.kind for one, _ in LINES])
 def test_journal_entry_as_a_line(one: JournalEntry, said: str) -> None:
-    assert said in line_of(one, plan())
+    assert said in entry_text(one, plan())
 
 
 def test_a_run_in_full_has_every_entry() -> None:

@@ -46,7 +46,7 @@ def _instead(name: str, rules: RuleSet) -> str:
     from difflib import get_close_matches
 
     from latdoctor.evidence.catalogue import catalogue
-    from latdoctor.remediation.playbook_loader import shipped
+    from latdoctor.remediation.playbook_library import shipped
 
     if name in shipped().by_id:
         return f"it is a playbook: latdoctor playbooks show {name}"

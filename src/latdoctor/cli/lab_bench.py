@@ -58,7 +58,7 @@ def remediation(
     from latdoctor.evaluation.report import write_tables
     from latdoctor.evidence.model import to_json
     from latdoctor.output_file import must_be_a_folder
-    from latdoctor.remediation.playbook_loader import shipped
+    from latdoctor.remediation.playbook_library import shipped
 
     must_be_a_folder(folder, "a folder of runs")
     specs = of_scenario(planned_runs(shipped(), quick=quick), only)

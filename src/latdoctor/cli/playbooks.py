@@ -12,7 +12,7 @@ import typer
 from latdoctor.cli import options
 
 if TYPE_CHECKING:
-    from latdoctor.remediation.playbook_loader import Library
+    from latdoctor.remediation.playbook_library import Library
     from latdoctor.report.playbook import Words
 
 app = typer.Typer(help="The playbooks: what they fix and how they verify it.", no_args_is_help=True)
@@ -30,10 +30,10 @@ Output = Annotated[Shape, typer.Option("--output", "-o", help="How it is printed
 
 def library(extra: Sequence[Path]) -> Library:
     """The shipped playbooks, with the user's own folders beside them. Raises DefinitionError."""
-    from latdoctor.remediation import playbook_loader
+    from latdoctor.remediation import playbook_library
     from latdoctor.resources import folder
 
-    return playbook_loader.read_library([folder("playbooks"), *extra]) if extra else playbook_loader.shipped()
+    return playbook_library.read_library([folder("playbooks"), *extra]) if extra else playbook_library.shipped()
 
 
 @app.command("list")
@@ -81,7 +81,7 @@ def lint(playbooks: options.Playbooks = None, rules: options.Rules = None) -> No
     """
     from latdoctor.cli.session import rule_set
     from latdoctor.errors import DefinitionError
-    from latdoctor.remediation.playbook_lint import lint as lint_playbooks
+    from latdoctor.remediation.playbook_library import lint as lint_playbooks
 
     known, found = library(playbooks or []), rule_set(rules or [])
     problems = lint_playbooks(known, {cause.id: frozenset(cause.expects) for cause in found.causes}, found.finding)

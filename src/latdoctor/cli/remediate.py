@@ -22,9 +22,10 @@ from latdoctor.journal import state_dir
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
 from latdoctor.pipeline import kept
-from latdoctor.remediation import recovery, run_history
+from latdoctor.remediation import run_history
 from latdoctor.remediation.observation import Observation
-from latdoctor.remediation.run_context import Tell, World, aside
+from latdoctor.remediation.rollback import OpenTarget, recover_run, roll_back_run
+from latdoctor.remediation.run_context import EntryListener, RunContext, nonblocking
 from latdoctor.remediation.run_history import RunState
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.remediation.target import Target
@@ -38,9 +39,9 @@ def roll_back(run: str, target: str, *, as_json: bool, verbose: bool) -> int:
     known = next((one for one in run_history.runs(journal.entries()) if one.id == run), None)
     entries = list(journal.entries(run))
     screen = entry_printer(notice_console(), known.plan if known else None, plain=True)
-    with notifying() as poke, stoppable(), aside(screen) as tell:
+    with notifying() as poke, stoppable(), nonblocking(screen) as tell:
         enter = _enter(journal, place, target, each(entries.append, tell, lambda _: poke()))
-        result = recovery.roll_back(run, enter, lambda: run_history.runs(journal.entries()))
+        result = roll_back_run(run, enter, lambda: run_history.runs(journal.entries()))
     summary = of_result(labelled_result(result, known.plan), known.plan, entries) if known else of_result(result)
     print_results([summary], as_json=as_json, verbose=verbose)
     return 0 if result.outcome is Outcome.ROLLED_BACK else result.outcome.exit_code
@@ -59,9 +60,9 @@ def recover_all(target: str, *, as_json: bool, verbose: bool) -> int:
 
 def _recovered(run: RunState, journal: Journal, place: Path, target: str, poke: Callable[..., None]) -> RunSummary:
     entries: list[JournalEntry] = list(journal.entries(run.id))
-    with aside(entry_printer(notice_console(), run.plan, plain=True)) as tell:
+    with nonblocking(entry_printer(notice_console(), run.plan, plain=True)) as tell:
         enter = _enter(journal, place, target, each(entries.append, tell, lambda _: poke()))
-        result = labelled_result(recovery.recover(run, enter), run.plan)
+        result = labelled_result(recover_run(run, enter), run.plan)
     return replace(of_result(result, run.plan, entries), at_work=True)
 
 
@@ -73,12 +74,12 @@ def _journal() -> tuple[Journal, Path]:
     return (Journal.opened(reading.path) if reading.entries() else reading), place
 
 
-def _enter(journal: Journal, place: Path, target: str, tell: Tell) -> recovery.Enter:
+def _enter(journal: Journal, place: Path, target: str, tell: EntryListener) -> OpenTarget:
     """Access to the target of a run; a rollback observes nothing, so its observer raises."""
 
-    def enter(to: Target) -> World:
+    def enter(to: Target) -> RunContext:
         settings = settings_of(SourceOptions(target=target)) if target else settings_for(to)
-        return World(journal, place, access_again(to, settings), _no_observation, kept, tell)
+        return RunContext(journal, place, access_again(to, settings), _no_observation, kept, tell)
 
     return enter
 

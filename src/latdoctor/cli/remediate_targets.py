@@ -14,7 +14,7 @@ from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.http.client import Secret
 from latdoctor.remediation.actions.process import start_ticks
-from latdoctor.remediation.planner import Because
+from latdoctor.remediation.planner import DiagnosisRef
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.target import Access, Target, TargetKind, canonical_url, detect_kind, host_and_port
 from latdoctor.sanitize import clean
@@ -36,7 +36,7 @@ class ChosenTargets:
         return {canonical_url(access.target.admin): access.target.kind for access in self.queried}
 
 
-def limit_to_named(request: ResolvedRequest, admin: Sequence[str], because: Because | None) -> ResolvedRequest:
+def limit_to_named(request: ResolvedRequest, admin: Sequence[str], because: DiagnosisRef | None) -> ResolvedRequest:
     """Without a named page, keep only the discovered pages of the servers that are changed or were diagnosed.
 
     The page of an unrelated server says nothing about the change. Where no server was named either, all stay, as a
@@ -44,7 +44,7 @@ def limit_to_named(request: ResolvedRequest, admin: Sequence[str], because: Beca
     """
     if not request.guessed or not (admin or because):
         return request
-    places = {host_and_port(shown_origin(url)) for url in admin if url} | set(because.places if because else ())
+    places = {host_and_port(shown_origin(url)) for url in admin if url} | set(because.servers if because else ())
     servers = tuple(url for url in request.request.servers if host_and_port(url) in places)
     return replace(request, request=replace(request.request, servers=servers), notice="")
 

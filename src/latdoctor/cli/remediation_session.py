@@ -39,13 +39,12 @@ from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
 from latdoctor.pipeline import kept, observer, pages_for, remedy_of
 from latdoctor.remediation import run_history
-from latdoctor.remediation.executor import carry_out
-from latdoctor.remediation.measures import unmet
-from latdoctor.remediation.planner import Because, Plan, PlanRequest, planned
+from latdoctor.remediation.executor import execute
+from latdoctor.remediation.planner import DiagnosisRef, Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.playbook_loader import Library
-from latdoctor.remediation.run_context import Tell, World, aside
-from latdoctor.remediation.run_result import Outcome, Result
+from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.run_context import EntryListener, RunContext, nonblocking
+from latdoctor.remediation.run_result import Outcome, Result, slo_violations
 from latdoctor.remediation.target import Pages
 from latdoctor.report import remediation as report
 from latdoctor.report.remediation_details import entry_printer
@@ -83,7 +82,7 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
     if options.plan is not None:
         plans = (_saved(options, options.plan),)
         targets = ChosenTargets(tuple(access_again(plan.target, settings) for plan in plans))
-        request = limit_to_named(request, [plan.target.admin for plan in plans], plans[0].because)
+        request = limit_to_named(request, [plan.target.admin for plan in plans], plans[0].diagnosis)
     else:
         book, because = _chosen(options, books)
         request = limit_to_named(request, options.admin, because)
@@ -97,7 +96,8 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
         if because and (refusal := _not_diagnosed(because, targets, settings, options)):
             return _refused(refusal, options)
         plans = tuple(
-            planned(PlanRequest(book, _settings(options), because), books, one, time.time()) for one in targets.chosen
+            build_plan(PlanRequest(book, _settings(options), because), books, one, time.time())
+            for one in targets.chosen
         )
     if options.save_plan is not None:
         save_plan(plans, options.save_plan)
@@ -151,11 +151,13 @@ def print_results(
 
 def labelled_result(result: Result, plan: Plan, context: Context | None = None) -> Result:
     """The result with its target and playbook, and for a verified run the SLO terms that are still not met."""
-    short = unmet(result.measures, slo_terms(context)) if context and result.outcome is Outcome.VERIFIED else ()
+    short = (
+        slo_violations(result.measures, slo_terms(context)) if context and result.outcome is Outcome.VERIFIED else ()
+    )
     return msgspec.structs.replace(result, target=plan.target.name, playbook=plan.playbook, unmet=short)
 
 
-def each(*listeners: Callable[[JournalEntry], object]) -> Tell:
+def each(*listeners: Callable[[JournalEntry], object]) -> EntryListener:
     """One listener for journal entries that calls all of `listeners`, in order."""
 
     def listen(entry: JournalEntry) -> None:
@@ -171,13 +173,13 @@ def _too_many(book: Playbook, count: int) -> Result:
 
 
 def _not_diagnosed(
-    because: Because, targets: ChosenTargets, settings: TargetSettings, options: RemediateOptions
+    because: DiagnosisRef, targets: ChosenTargets, settings: TargetSettings, options: RemediateOptions
 ) -> Result | None:
     """The refusal of a target that is not part of the diagnosis, unless it was named explicitly."""
     if options.admin or (settings.admin and because.target == settings.name):
         return None
     chosen = (one.target for one in targets.chosen if one.target.admin)
-    other = next((target for target in chosen if not because.saw(target.admin)), None)
+    other = next((target for target in chosen if not because.covers(target.admin)), None)
     if other is None:
         return None
     return Result(
@@ -228,8 +230,8 @@ def _applied(
         with notifying() as poke, stoppable() as stop:
             for plan, access, observe in zip(plans, targets.chosen, observers, strict=True):
                 entries: list[JournalEntry] = []
-                with aside(entry_printer(notice_console(), plan, plain=True)) as tell:
-                    world = World(
+                with nonblocking(entry_printer(notice_console(), plan, plain=True)) as tell:
+                    world = RunContext(
                         journal,
                         place,
                         access,
@@ -252,10 +254,10 @@ def _applied(
     return results[-1].result.outcome.exit_code
 
 
-def _ended(plan: Plan, books: Library, world: World, *, first: bool) -> Result:
+def _ended(plan: Plan, books: Library, world: RunContext, *, first: bool) -> Result:
     """Run one plan. An exception means that nothing of it was changed; a usage error of the first plan is raised."""
     try:
-        return carry_out(plan, books, world)
+        return execute(plan, books, world)
     except LatdoctorError as error:
         if first and isinstance(error, UsageError):
             raise
@@ -291,7 +293,7 @@ def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
     return tuple(run.id if run else "" for run in found)
 
 
-def _chosen(options: RemediateOptions, books: Library) -> tuple[Playbook, Because | None]:
+def _chosen(options: RemediateOptions, books: Library) -> tuple[Playbook, DiagnosisRef | None]:
     """The named playbook, or the one of the first named cause of the diagnosis. Raises UsageError."""
     if bool(options.playbook) == (options.diagnosis is not None):
         raise UsageError(

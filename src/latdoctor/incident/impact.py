@@ -20,7 +20,7 @@ from latdoctor.incident.elapsed import ElapsedTimes
 from latdoctor.incident.slo_samples import SloState
 from latdoctor.incident.timeline_model import Impact, SloSample
 from latdoctor.journal.entry import JournalEntry, unix_seconds
-from latdoctor.remediation.verification import WindowSeen
+from latdoctor.remediation.verification import WindowResult
 from latdoctor.units import format_value
 
 DEFINITION = (
@@ -129,7 +129,7 @@ def _windows(entries: Iterable[JournalEntry], count: ElapsedTimes) -> Iterator[_
         if entry.kind != "verify.window":
             continue
         try:
-            window = msgspec.json.decode(entry.body, type=WindowSeen)
+            window = msgspec.json.decode(entry.body, type=WindowResult)
         except UNDECODABLE:
             continue
         seconds = count.of(entry).seconds
@@ -142,7 +142,7 @@ def _windows(entries: Iterable[JournalEntry], count: ElapsedTimes) -> Iterator[_
             yield _ObservedSpan(begin, end, _judged(window))
 
 
-def _judged(window: WindowSeen) -> SloState:
+def _judged(window: WindowResult) -> SloState:
     statuses = [one.status for one in window.conditions if _TELLS.fullmatch(one.text)]
     if FAILS in statuses:
         return SloState.OVER

@@ -158,7 +158,7 @@ def other_runs(incident: Incident, entries: Iterable[JournalEntry]) -> tuple[Run
         run
         for run in run_history.runs(listed)
         if run.id not in own
-        and (run.open or run.standing)
+        and (run.open or run.in_effect)
         and (until is None or run.opened_at <= until)
         and _shares_target(incident, (*_run_addresses(run), *about.get(run.id, ())))
     )

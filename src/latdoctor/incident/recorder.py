@@ -21,6 +21,7 @@ from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.guards import Refusal
 from latdoctor.remediation.planner import Plan
+from latdoctor.remediation.run_result import Reason
 from latdoctor.sanitize import clean
 
 
@@ -78,9 +79,6 @@ def _within(text: str) -> str:
     return without_credentials(text.strip(), LONGEST)
 
 
-GUARD = "sop"
-
-
 def all_incidents(journal: Journal) -> tuple[Incident, ...]:
     """All incidents, oldest first. Raises JournalError, and OperationError for entries of another version."""
     with unreadable_as_error(journal):
@@ -107,7 +105,7 @@ def plan_record(plan: Plan) -> events.PlanRecord:
         digest=plan.digest,
         target=plan.target.name,
         risk=plan.risk,
-        cause=plan.because.cause if plan.because else "",
+        cause=plan.diagnosis.cause if plan.diagnosis else "",
     )
 
 
@@ -118,14 +116,18 @@ def sop_refusal(journal: Journal, place: Path, incident: Incident, plan: Plan) -
     try:
         sop = sop_of_incident(place, incident)
     except LatdoctorError as error:
-        return Refusal(GUARD, f"the permitted actions are unknown: {error.what}", "--approve overrides this guard")
+        return Refusal(
+            Reason.NOT_PERMITTED_BY_SOP,
+            f"the permitted actions are unknown: {error.what}",
+            "--approve overrides this guard",
+        )
     with unreadable_as_error(journal):
         states = stage_states(sop, incident, journal.clock())
     lacking = [action for action in needed(plan.risk, plan.disruption) if not permitted(sop, states, action)]
     if not lacking:
         return None
     reason = f"{incident.id}: {plan.playbook} ({_what(lacking, plan)}) is {_when(sop, lacking)}"
-    return Refusal(GUARD, reason, f"{next_step(incident, sop, states).command}, or --approve")
+    return Refusal(Reason.NOT_PERMITTED_BY_SOP, reason, f"{next_step(incident, sop, states).command}, or --approve")
 
 
 def _what(lacking: Sequence[str], plan: Plan) -> str:

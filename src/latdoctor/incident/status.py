@@ -39,11 +39,11 @@ def unsettled(incident: Incident, others: Sequence[RunState] = ()) -> tuple[str,
 def _unverified(runs: Sequence[RunState], suffix: str) -> Iterator[str]:
     for run in runs:
         run_text = f"run {run.id} ({clean(run.plan.playbook, 100)} on {clean(run.plan.target.name, 100)}{suffix})"
-        if run.open and run.standing:
+        if run.open and run.in_effect:
             yield f"an unverified change is in place: {run_text} has not ended; latdoctor recover"
         elif run.open:
             yield f"{run_text} has not ended and has changed nothing so far; latdoctor recover"
-        elif run.outcome is Outcome.HELD and run.standing:
+        elif run.outcome is Outcome.HELD and run.in_effect:
             yield f"an unverified change is in place: {run_text} was held; latdoctor rollback {run.id}"
 
 
@@ -264,12 +264,12 @@ def _tried(run: RunState) -> AttemptedRun:
 def _inherited(incident: Incident, others: Sequence[RunState]) -> tuple[AttemptedRun, ...]:
     """Other runs, without fields that a later run overwrote: the later run reports their state."""
     runs = sorted((*others, *run_history.runs(incident.entries)), key=lambda run: run.opened_at)
-    gone, began = run_history.overset(runs), unix_seconds(incident.entries[0].at)
+    gone, began = run_history.superseded_fields(runs), unix_seconds(incident.entries[0].at)
     found = []
     for run in others:
         run_text = _tried(run)
         fields = tuple(
-            one for one in run_text.standing if run_history.field_at(one.resource, one.name) not in gone[run.id]
+            one for one in run_text.standing if run_history.field_key(one.resource, one.name) not in gone[run.id]
         )
         if fields or run.open:
             suffix = BEFORE if run.opened_at <= began else ELSEWHERE
@@ -280,7 +280,7 @@ def _inherited(incident: Incident, others: Sequence[RunState]) -> tuple[Attempte
 def _changed(run: RunState) -> Sequence[ChangedField]:
     return [
         ChangedField(run.change(touched).resource, field.name, field.before, field.after)
-        for touched in reversed(run.standing)
+        for touched in reversed(run.in_effect)
         if run.change(touched).undo != "none-needed"
         for field in run.change(touched).fields
     ]

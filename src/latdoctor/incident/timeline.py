@@ -40,7 +40,7 @@ from latdoctor.incident.timeline_model import (
 )
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation import run_history
-from latdoctor.remediation.run_history import RunState, Touched
+from latdoctor.remediation.run_history import ChangeRef, RunState
 from latdoctor.remediation.run_result import Measure
 from latdoctor.sanitize import clean
 
@@ -144,7 +144,7 @@ def _run(run: RunState, entries: Sequence[JournalEntry]) -> RunReport:
         title=clean(plan.title, 200),
         target=clean(plan.target.name, 200),
         risk=clean(plan.risk, 20),
-        cause=clean(plan.because.cause, 100) if plan.because else "",
+        cause=clean(plan.diagnosis.cause, 100) if plan.diagnosis else "",
         outcome=run.outcome or "",
         reason=clean(run.reason, 600),
         opened_at=rfc3339(run.opened_at),
@@ -178,7 +178,7 @@ def _refused_run(name: str, entries: Sequence[JournalEntry]) -> RunReport:
 
 
 def _changes(run: RunState) -> Iterable[ChangedValue]:
-    applied = set(run.standing)
+    applied = set(run.in_effect)
     for touched in dict.fromkeys([*run.intended, *sorted(run.undone, key=_place)]):
         change = run.change(touched)
         for field in change.fields:
@@ -192,7 +192,7 @@ def _changes(run: RunState) -> Iterable[ChangedValue]:
             )
 
 
-def _place(touched: Touched) -> tuple[int, int]:
+def _place(touched: ChangeRef) -> tuple[int, int]:
     return touched.stage, touched.index
 
 

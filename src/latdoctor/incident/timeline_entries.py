@@ -18,7 +18,7 @@ from latdoctor.incident.state import decode_body
 from latdoctor.incident.timeline_model import OWN, Basis, SloSample, TimelineEvent
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.change import Value
-from latdoctor.remediation.run_history import Closed, RunState, Touched, line_of
+from latdoctor.remediation.run_history import ChangeRef, RunClosed, RunState, entry_text
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
@@ -276,26 +276,26 @@ def _of_run(entry: JournalEntry, run: RunState | None) -> tuple[EventText, ...]:
     """Texts of a run's entry, prefixed with its playbook."""
     plan = run.plan if run else None
     name = f"{plan.playbook}: " if plan else ""
-    message, level = line_of(entry, plan), _LEVELS.get(entry.kind, "")
+    message, level = entry_text(entry, plan), _LEVELS.get(entry.kind, "")
     evidence: tuple[str, ...] = ()
     if entry.kind == "evidence.kept":
         path = msgspec.json.decode(entry.body)["path"]
         evidence = ("/".join(PurePosixPath(path).parts[-3:]),)  # in the state folder
         message = "evidence from before the change is stored"
     if entry.kind in _WITH_VALUES and run is not None:
-        message += _values(run, msgspec.json.decode(entry.body, type=Touched), back=entry.kind == "undo.made")
+        message += _values(run, msgspec.json.decode(entry.body, type=ChangeRef), back=entry.kind == "undo.made")
     if entry.kind == "run.closed":
-        closed = msgspec.json.decode(entry.body, type=Closed)
+        closed = msgspec.json.decode(entry.body, type=RunClosed)
         message += f" ({closed.reason})" if closed.reason and closed.reason != closed.outcome else ""
         level = CRITICAL if closed.outcome is Outcome.INCOMPLETE else ""
     own = EventText(f"{name}{message}", evidence=evidence, level=level)
-    if entry.kind != "run.opened" or plan is None or plan.because is None:
+    if entry.kind != "run.opened" or plan is None or plan.diagnosis is None:
         return (own,)
-    why = f"{plan.because.cause}, {percent(plan.because.probability)} by diagnosis {plan.because.run_id}"
+    why = f"{plan.diagnosis.cause}, {percent(plan.diagnosis.probability)} by diagnosis {plan.diagnosis.run_id}"
     return own, EventText(f"{name}addresses {why}", BECAUSE, Basis.INFERENCE)
 
 
-def _values(run: RunState, touched: Touched, *, back: bool) -> str:
+def _values(run: RunState, touched: ChangeRef, *, back: bool) -> str:
     fields = run.change(touched).fields
     values = ((field.after, field.before) if back else (field.before, field.after) for field in fields[:4])
     shown = [

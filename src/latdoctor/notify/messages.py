@@ -299,16 +299,16 @@ def _of_run(entry: JournalEntry, runs: Mapping[str, run_history.RunState]) -> No
     known = details_of(Run=run.id, Playbook=run.plan.playbook, Target=target)
     match entry.kind:
         case "change.made":
-            change = run.change(decode_body(entry, run_history.Touched))
+            change = run.change(decode_body(entry, run_history.ChangeRef))
             return _notice(entry, NoticeKind.CHANGE, f"changed {target}: {title}", (*known, *of_change(change)), "info")
         case "verify.passed":
             return _notice(entry, NoticeKind.VERIFY, f"verified on {target}, and it stays: {title}", known, "info")
         case "run.closed":
-            return _of_end(entry, decode_body(entry, run_history.Closed), f"{target}: {title}", known)
+            return _of_end(entry, decode_body(entry, run_history.RunClosed), f"{target}: {title}", known)
     return None
 
 
-def _of_end(entry: JournalEntry, closed: run_history.Closed, of: str, known: Details) -> Notice | None:
+def _of_end(entry: JournalEntry, closed: run_history.RunClosed, of: str, known: Details) -> Notice | None:
     why = details_of(Reason=closed.reason)
     if closed.outcome is Outcome.ROLLED_BACK:
         return _notice(entry, NoticeKind.ROLLBACK, f"rolled back, all is as before on {of}", (*known, *why), "warning")

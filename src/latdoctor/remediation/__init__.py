@@ -1,1 +1,1 @@
-"""Mending: a playbook becomes a plan, a plan a run; a run verifies itself or takes itself back."""
+"""Remediation: a playbook becomes a plan, the plan a run; the run verifies its changes or rolls them back."""

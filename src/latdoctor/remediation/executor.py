@@ -1,6 +1,6 @@
-"""A run: guard, watch, change, settle, verify; keep it, or take it back. Everything is journaled before it is done.
+"""Execution of a plan: guard, observe, change, settle, verify; keep the change or undo it. Journaled before it is done.
 
-What a run promises, and which test holds it to that: docs/remediation.md.
+The guarantees of a run and their tests: docs/remediation.md.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import datetime
 import os
 import secrets
 import shlex
+from collections.abc import Iterable
 
 from latdoctor.conditions.evaluator import FAILS, HOLDS
 from latdoctor.errors import LatdoctorError
@@ -16,234 +17,280 @@ from latdoctor.journal.locks import LockHeldError, lock
 from latdoctor.journal.state_dir import LOCKS, RUNS
 from latdoctor.remediation import guards, run_history
 from latdoctor.remediation.actions import require_action
-from latdoctor.remediation.change import ChangeState, Conflict, Contended, Refused, Unreachable, ensure
-from latdoctor.remediation.drift_check import READING, lost
-from latdoctor.remediation.measures import measures
+from latdoctor.remediation.change import (
+    Change,
+    ChangeState,
+    Conflict,
+    Contended,
+    Deadline,
+    Refused,
+    Undo,
+    Unreachable,
+    Value,
+    ensure,
+    has_values,
+    read_with_retry,
+)
 from latdoctor.remediation.planner import Plan
-from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.playbook_loader import Library
-from latdoctor.remediation.rollback import Back, take_back
-from latdoctor.remediation.run_context import Recorder, Stopped, World
-from latdoctor.remediation.run_history import Closed, Opened, Touched
-from latdoctor.remediation.run_result import Measure, Outcome, Result
+from latdoctor.remediation.playbook import OnFailure, Playbook
+from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.rollback import UndoResult, undo_changes
+from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped
+from latdoctor.remediation.run_history import ChangeRef, RunClosed, RunOpened
+from latdoctor.remediation.run_result import Measure, Outcome, Reason, Result, measures_of
+from latdoctor.remediation.target import Access
 from latdoctor.remediation.verification import (
     Before,
-    Failed,
-    Watch,
-    against_each,
-    holds_already,
-    mended,
-    not_worse,
-    queued,
-    untold,
-    well_by_itself,
+    RunFailed,
+    RunObserver,
+    already_met,
+    cause_absent,
+    evaluate_against,
+    has_queue,
+    recovering,
+    stage_verification,
+    unverifiable,
 )
 
-STEP = 60.0  # seconds for one change: a replica that is replaced first ends what it has begun
+_CHANGE_TIMEOUT = 60.0  # seconds: a replica completes its requests before it is replaced
+_READ_TIMEOUT = 20.0  # seconds for reading all changed resources; one exchange may be lost
 
 
-def carry_out(plan: Plan, library: Library, world: World) -> Result:
-    """Executes `plan` on its target. Every way out leaves the target as before, or as after and verified, or says so.
+def execute(plan: Plan, library: Library, context: RunContext) -> Result:
+    """Execute `plan` on its target and leave it as before, or as after and verified, or report what is incomplete.
 
-    Raises JournalError where nothing could be journaled; then nothing was changed.
+    Raises JournalError if the journal cannot be written; nothing was changed then.
     """
-    name = _name(world.now())
-    world.begun(name)
-    recorder = Recorder(world.journal, name, world.tell)
+    run_id = _run_id(context.now())
+    context.on_start(run_id)
+    journal = RunJournal(context.journal, run_id, context.on_entry)
     playbook = library.find(plan.playbook)
     try:
-        with lock(world.state / LOCKS, plan.target.key, name):
-            refusal = guards.first(_scene(plan, playbook, world))
+        with lock(context.state / LOCKS, plan.target.key, run_id):
+            refusal = guards.first_refusal(_guard_input(plan, playbook, context))
             if refusal:
-                return _refused(recorder, refusal.guard, refusal.reason, refusal.next_step)
-            recorder.note("run.opened", Opened(plan, plan.digest, os.getpid()))
-            return _Run(plan, playbook, library, world, recorder).whole()
+                return _refused(journal, refusal)
+            journal.append("run.opened", RunOpened(plan, plan.digest, os.getpid()))
+            return _Run(plan, playbook, library, context, journal).execute()
     except LockHeldError as busy:
-        return _refused(recorder, "lock", busy.what, busy.next_step)
+        return _refused(journal, guards.Refusal(Reason.LOCKED, busy.what, busy.next_step))
 
 
-def _name(now: float) -> str:
+def _run_id(now: float) -> str:
     at = datetime.datetime.fromtimestamp(now, datetime.UTC)
     return f"{at:%Y%m%d-%H%M%S}-{secrets.token_hex(3)}"
 
 
-def _scene(plan: Plan, playbook: Playbook, world: World) -> guards.Scene:
-    entries = world.journal.entries()
-    return guards.Scene(
+def _guard_input(plan: Plan, playbook: Playbook, context: RunContext) -> guards.GuardInput:
+    entries = context.journal.entries()
+    return guards.GuardInput(
         plan=plan,
         playbook=playbook,
-        access=world.access,
+        access=context.access,
         runs=run_history.runs(entries),
-        reset_at=run_history.last_reset(entries),
-        state=world.state,
-        now=world.now(),
-        approved=world.approved,
-        procedure=world.procedure,
+        breaker_reset_at=run_history.last_breaker_reset(entries),
+        state=context.state,
+        now=context.now(),
+        approved=context.approved,
+        sop_refusal=context.sop_refusal,
     )
 
 
-def _refused(recorder: Recorder, guard: str, reason: str, next_step: str) -> Result:
-    recorder.note("run.refused", {"guard": guard, "reason": reason})
-    return Result(recorder.run, Outcome.REFUSED, reason, next_step)
+def _refused(journal: RunJournal, refusal: guards.Refusal) -> Result:
+    journal.append("run.refused", {"guard": refusal.guard, "reason": refusal.reason})
+    return Result(journal.run, Outcome.REFUSED, refusal.reason, refusal.next_step, code=refusal.guard)
 
 
 class _Run:
     """One run on one target, under its lock."""
 
-    def __init__(self, plan: Plan, playbook: Playbook, library: Library, world: World, recorder: Recorder) -> None:
+    def __init__(
+        self, plan: Plan, playbook: Playbook, library: Library, context: RunContext, journal: RunJournal
+    ) -> None:
         self._plan = plan
         self._playbook = playbook
         self._library = library
-        self._world = world
-        self._recorder = recorder
-        self._began = world.clock()
-        self._touched: list[Touched] = []
-        self._stays: list[Touched] = []  # changes of verified stages, which stay where a later stage fails
+        self._context = context
+        self._journal = journal
+        self._started = context.clock()
+        self._changed: list[ChangeRef] = []
+        self._kept: list[ChangeRef] = []  # changes of verified stages, which stay if a later stage fails
         self._before: Before = ()
-        self._watch = Watch(world, recorder)
+        self._observer = RunObserver(context, journal)
 
-    def whole(self) -> Result:
+    def execute(self) -> Result:
         try:
-            before = self._watched_before()
+            before = self._observe_before()
             for number, stage in enumerate(self._plan.stages):
-                self._stage(number, self._library.find(stage.playbook))
+                self._run_stage(number, self._library.find(stage.playbook))
             if self._playbook.stages:
-                self._stays.clear()
-                self._watch.settled(self._playbook.settle, before)
-                self._watch.verified(self._playbook.verify, before)
-                self._must_have_lasted()
-            self._recorder.note("verify.passed", {"measures": self._measures()})
-        except Failed as failed:
-            return self._given_up(failed.reason, failed.outcome, failed.next_step)
+                self._kept.clear()
+                self._observer.settle(self._playbook.settle, before)
+                self._observer.verify(self._playbook.verify, before)
+                self._require_in_effect()
+            self._journal.append("verify.passed", {"measures": self._measures()})
+        except RunFailed as failed:
+            return self._give_up(failed)
         except Stopped as stopped:
-            self._stays.clear()
-            return self._given_up(f"stopped: {stopped}", Outcome.FAILED, asked=True)
+            self._kept.clear()
+            return self._give_up(RunFailed(Reason.STOPPED, f"stopped: {stopped}"), requested=True)
         except LatdoctorError as error:
-            self._stays.clear()
-            return self._given_up(str(error), Outcome.FAILED)
-        except Exception as error:  # a mistake of ours: nothing stays half done for it, and it is still told
-            self._stays.clear()
-            self._given_up(f"a defect in latdoctor: {type(error).__name__}", Outcome.FAILED)
+            self._kept.clear()
+            return self._give_up(RunFailed(Reason.ERROR, str(error)))
+        except Exception as error:  # a defect: undo the changes, then raise it
+            self._kept.clear()
+            self._give_up(RunFailed(Reason.DEFECT, f"a defect in latdoctor: {type(error).__name__}"))
             raise
-        return self._closed(Outcome.VERIFIED, "verified")
+        return self._close(Outcome.VERIFIED, Reason.VERIFIED, "verified")
 
-    def _watched_before(self) -> Before:
-        """The windows before the change, the last kept as a bundle. What is unknown in it refuses the run."""
-        before = self._before = self._watch.before(self._playbook.before, self._playbook.verify)
-        last, look = before[-1], ""
+    def _observe_before(self) -> Before:
+        """The windows before the change, the last one saved as a bundle. Raises RunFailed if nothing may be changed."""
+        before = self._before = self._observer.observe_before(self._playbook.before.window, self._playbook.verify)
+        last, next_step = before[-1], ""
         if last.bundle is not None:
-            path = self._world.state / RUNS / self._recorder.run / "before.tar.zst"
-            self._world.keep(last.bundle, path)
-            self._recorder.note("evidence.kept", {"path": str(path)})
-            look = f"latdoctor diagnose {shlex.quote(str(path))}"
-        self._recorder.note("before.measured", {"measures": measures(self._playbook, last)})
-        if why := self._forbidden(before):
-            raise Failed(why, Outcome.REFUSED, look)
+            path = self._context.state / RUNS / self._journal.run / "before.tar.zst"
+            self._context.save_bundle(last.bundle, path)
+            self._journal.append("evidence.kept", {"path": str(path)})
+            next_step = f"latdoctor diagnose {shlex.quote(str(path))}"
+        self._journal.append("before.measured", {"measures": measures_of(self._playbook, last)})
+        if objection := self._objection(before):
+            code, reason = objection
+            raise RunFailed(code, reason, Outcome.REFUSED, next_step)
         return before
 
-    def _forbidden(self, before: Before) -> str:
-        """Why nothing may be changed, or nothing would be proved by it, as things are; empty where something may."""
+    def _objection(self, before: Before) -> tuple[Reason, str] | None:
+        """Why nothing may be changed, or why a change could not be verified; None if neither applies."""
         playbook, last = self._playbook, before[-1]
         for condition in playbook.preconditions:
-            found = against_each(condition, last, before)
+            found = evaluate_against(condition, last, before)
             if found.status != HOLDS:
-                unmet = "does not hold" if found.status == FAILS else "is not known"
-                return f"precondition {found.text} {unmet}: {found.shown}"
-        if unknown := untold(playbook.verify, before):
-            return f"nothing would tell whether it has helped: {'; '.join(unknown)}"
-        if why := holds_already(playbook.verify, before):
-            return f"nothing would be proved, for it holds already: {why}"
-        if mended(playbook.verify, before):
-            return f"what it mends is not to be seen: {', '.join(playbook.verify.mechanism)} clear"
-        if why := well_by_itself(before):
-            return f"it gets well by itself, and nothing would be proved: {why}"
-        return ""
+                status = "does not hold" if found.status == FAILS else "is unknown"
+                return Reason.PRECONDITION, f"precondition {found.text} {status}: {found.shown}"
+        if unknown := unverifiable(playbook.verify, before):
+            return Reason.NOT_VERIFIABLE, f"the change could not be verified: {'; '.join(unknown)}"
+        if met := already_met(playbook.verify, before):
+            return Reason.ALREADY_MET, f"the conditions of success already hold: {met}"
+        if cause_absent(playbook.verify, before):
+            return Reason.CAUSE_ABSENT, f"the cause is not present: {', '.join(playbook.verify.mechanism)} clear"
+        if rates := recovering(before):
+            return (
+                Reason.RECOVERING,
+                f"the service is recovering on its own, so a change could not be verified: {rates}",
+            )
+        return None
 
-    def _stage(self, number: int, playbook: Playbook) -> None:
-        """One stage, made and verified; a stage of several is skipped where what it mends is not to be seen."""
-        alone, last = not self._playbook.stages, self._watch.last
+    def _run_stage(self, number: int, playbook: Playbook) -> None:
+        """Apply and verify one stage. One of several stages is skipped if its cause is not present."""
+        single, last = not self._playbook.stages, self._observer.last
         earlier = self._before if last is None else [last]
-        if not alone and mended(playbook.verify, earlier):
-            self._recorder.note("stage.skipped", {"stage": number, "playbook": playbook.id})
+        if not single and cause_absent(playbook.verify, earlier):
+            self._journal.append("stage.skipped", {"stage": number, "playbook": playbook.id})
             return
         for index in range(len(self._plan.stages[number].changes)):
-            self._make(Touched(number, index))
-        if alone:  # of several stages none waits for the queue to drain: the whole does, once all are made
-            self._watch.settled(playbook.settle, earlier)
-            self._watch.verified(playbook.verify, earlier)
+            self._apply(ChangeRef(number, index))
+        if single:  # of several stages, only the whole waits for the queue to drain
+            self._observer.settle(playbook.settle, earlier)
+            self._observer.verify(playbook.verify, earlier)
         else:
-            self._watch.verified(not_worse(playbook.verify), self._before if queued(earlier[-1]) else earlier)
-        self._must_have_lasted()
+            self._observer.verify(
+                stage_verification(playbook.verify), self._before if has_queue(earlier[-1]) else earlier
+            )
+        self._require_in_effect()
         body = {"stage": number, "playbook": playbook.id, "measures": self._measures()}
-        self._recorder.note("stage.verified", body)
-        if self._playbook.on_failure == "undo-stage":
-            self._stays = list(self._touched)
+        self._journal.append("stage.verified", body)
+        if self._playbook.on_failure != OnFailure.UNDO_ALL:
+            self._kept = list(self._changed)
 
-    def _make(self, touched: Touched) -> None:
-        self._watch.must_go_on()
-        change = self._plan.stages[touched.stage].changes[touched.index]
-        self._recorder.note("change.intended", touched)
-        self._touched.append(touched)
-        resource = require_action(change.action).resource(self._world.access, change.resource)
+    def _apply(self, ref: ChangeRef) -> None:
+        self._observer.check_stop()
+        change = self._change(ref)
+        self._journal.append("change.intended", ref)
+        self._changed.append(ref)
+        resource = require_action(change.action).resource(self._context.access, change.resource)
         try:
-            ours = ensure(change, ChangeState.AFTER, resource, self._watch.deadline_unless_stopped(STEP))
+            ours = ensure(change, ChangeState.AFTER, resource, self._observer.stoppable_deadline(_CHANGE_TIMEOUT))
         except Conflict as conflict:
             if not conflict.written:
-                self._is_theirs(touched)
-            raise Failed(str(conflict), Outcome.REFUSED) from conflict
+                self._disown(ref)
+            raise RunFailed(Reason.MODIFIED_BY_OTHER_CLIENT, str(conflict), Outcome.REFUSED) from conflict
         except (Unreachable, Contended):
-            self._watch.must_go_on()  # it may have ended for that alone
+            self._observer.check_stop()  # a stop ends the deadline early
             raise
         except Refused as refused:
-            raise Failed(f"the target refused {change.step}: {refused}") from refused
+            raise RunFailed(Reason.TARGET_REJECTED, f"the target rejected {change.step}: {refused}") from refused
         if not ours:
-            self._is_theirs(touched)
-            raise Failed(f"{change.step}: somebody else has set it already", Outcome.REFUSED)
-        self._recorder.note("change.made", touched)
+            self._disown(ref)
+            reason = f"{change.step}: another client has already set these values"
+            raise RunFailed(Reason.MODIFIED_BY_OTHER_CLIENT, reason, Outcome.REFUSED)
+        self._journal.append("change.made", ref)
 
-    def _is_theirs(self, touched: Touched) -> None:
-        """Nothing of ours is there, and so nothing is to be put back."""
-        self._touched.remove(touched)
-        self._recorder.note("undo.made", touched)
+    def _change(self, ref: ChangeRef) -> Change:
+        return self._plan.stages[ref.stage].changes[ref.index]
 
-    def _must_have_lasted(self) -> None:
-        """Verified means that it stands. Where it does not, nothing that was verified before counts any more."""
-        made = [self._plan.stages[touched.stage].changes[touched.index] for touched in self._touched]
-        if gone := lost(made, self._world.access, self._watch.deadline(READING)):
-            self._stays.clear()
-            raise Failed(f"it no longer stands: {gone}")
+    def _disown(self, ref: ChangeRef) -> None:
+        """Record that this run has written nothing and has nothing to undo."""
+        self._changed.remove(ref)
+        self._journal.append("undo.made", ref)
 
-    def _given_up(self, reason: str, outcome: Outcome, next_step: str = "", *, asked: bool = False) -> Result:
-        """Takes back what has to be; `outcome` and `next_step` are for where nothing had been changed."""
-        undo = [touched for touched in reversed(self._touched) if touched not in self._stays]
-        if not self._touched:
-            return self._closed(outcome, reason, next_step=next_step)
-        self._recorder.note_if_possible("verify.failed", {"reason": reason, "measures": self._measures()})
-        changes = [(touched, self._plan.stages[touched.stage].changes[touched.index]) for touched in undo]
-        back = take_back(changes, reason, self._world, self._recorder, asked=asked)
-        stays = ", ".join(dict.fromkeys(self._plan.stages[touched.stage].playbook for touched in self._stays))
-        if not stays:
-            return self._closed(back.outcome, back.reason, back)
-        partly = Outcome.PARTLY if back.outcome is Outcome.ROLLED_BACK else back.outcome
-        return self._closed(partly, f"{back.reason}; verified before and left as they are: {stays}", back)
+    def _require_in_effect(self) -> None:
+        """Raises RunFailed if a change is no longer in effect; earlier verifications are then void."""
+        changes = [self._change(ref) for ref in self._changed]
+        if lost := _lost_values(changes, self._context.access, self._observer.deadline(_READ_TIMEOUT)):
+            self._kept.clear()
+            raise RunFailed(Reason.CHANGE_LOST, f"the change is no longer in effect: {lost}")
 
-    def _closed(self, outcome: Outcome, reason: str, back: Back | None = None, next_step: str = "") -> Result:
-        note = self._recorder.note_if_possible("run.closed", Closed(outcome, reason))
-        run, streak = self._recorder.run, self._watch.streak
-        rest = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY else next_step
+    def _give_up(self, failed: RunFailed, *, requested: bool = False) -> Result:
+        """Undo the changes that must not stay, and close the run."""
+        undo = [ref for ref in reversed(self._changed) if ref not in self._kept]
+        if not self._changed:
+            return self._close(failed.outcome, failed.code, failed.reason, next_step=failed.next_step)
+        body = {"reason": failed.reason, "code": failed.code, "measures": self._measures()}
+        self._journal.try_append("verify.failed", body)
+        started = run_history.RollbackStarted(failed.reason, requested, failed.code)
+        undone = undo_changes([(ref, self._change(ref)) for ref in undo], started, self._context, self._journal)
+        kept = ", ".join(dict.fromkeys(self._plan.stages[ref.stage].playbook for ref in self._kept))
+        if not kept:
+            return self._close(undone.outcome, failed.code, undone.reason, undone)
+        partly = Outcome.PARTLY_ROLLED_BACK if undone.outcome is Outcome.ROLLED_BACK else undone.outcome
+        return self._close(partly, failed.code, f"{undone.reason}; verified before and kept: {kept}", undone)
+
+    def _close(
+        self, outcome: Outcome, code: Reason, reason: str, undone: UndoResult | None = None, next_step: str = ""
+    ) -> Result:
+        note = self._journal.try_append("run.closed", RunClosed(outcome, reason, code))
+        run, streak = self._journal.run, self._observer.streak
+        fallback = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY_ROLLED_BACK else next_step
         return Result(
             run=run,
             outcome=outcome,
             reason=reason,
-            next_step=(back.next_step(run) if back else "") or rest,
-            manual=back.manual if back else (),
-            theirs=back.theirs if back else (),
+            next_step=(undone.next_step(run) if undone else "") or fallback,
+            manual=undone.manual if undone else (),
+            overwrite=undone.overwrite if undone else (),
             last=streak.last.conditions if streak.last else (),
             measures=self._measures(),
-            seconds=self._world.clock() - self._began,
+            seconds=self._context.clock() - self._started,
             note=note,
+            code=code,
         )
 
     def _measures(self) -> tuple[Measure, ...]:
-        """What the run is judged by, before it and as it was seen last."""
-        return measures(self._playbook, self._before[-1] if self._before else None, self._watch.last)
+        return measures_of(self._playbook, self._before[-1] if self._before else None, self._observer.last)
+
+
+def _lost_values(changes: Iterable[Change], access: Access, deadline: Deadline) -> str:
+    """The values of `changes` (in the order in which they were applied) that are no longer set; empty if all are.
+
+    Of a field that was changed twice, the last value counts. Only changes with undo `restore` are checked.
+    Raises OperationError if the target cannot be read in time.
+    """
+    expected: dict[tuple[str, str], dict[str, Value]] = {}
+    for change in changes:
+        if change.undo == Undo.RESTORE:
+            expected.setdefault((change.action, change.resource), {}).update(change.after)
+    found = []
+    for (action, resource), values in expected.items():
+        now = read_with_retry(require_action(action).resource(access, resource), deadline).values
+        lost = {name: value for name, value in values.items() if not has_values(now, {name: value})}
+        found += [f"{name} of {resource} is {now.get(name)!r}, was set to {value!r}" for name, value in lost.items()]
+    return "; ".join(found)

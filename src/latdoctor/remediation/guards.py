@@ -1,4 +1,4 @@
-"""What refuses a run before anything is touched. Each guard is a function; the first that objects is the answer."""
+"""Guards refuse a run before anything is touched. Each guard is a function; the first refusal is the answer."""
 
 from __future__ import annotations
 
@@ -11,51 +11,51 @@ from latdoctor.journal.state_dir import STOP
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import Change, Deadline
 from latdoctor.remediation.planner import Plan
-from latdoctor.remediation.playbook import Playbook
+from latdoctor.remediation.playbook import Playbook, Risk
 from latdoctor.remediation.run_history import RunState, unfinished
-from latdoctor.remediation.run_result import Outcome
+from latdoctor.remediation.run_result import Outcome, Reason
 from latdoctor.remediation.target import Access
 
-MAX_AGE = 900.0  # seconds: what a diagnosis saw longer ago may be over
-PLAN_MAX_AGE = 3600.0  # seconds from a plan to its execution
-FAILURES = 3  # runs in a row that were taken back: whatever is wrong, the playbooks do not mend it
-SURE = 0.6  # probability of a cause below which no playbook runs (DESIGN.md, "Answer")
-READING = 5.0  # seconds for a look at how a resource stands
+MAX_EVIDENCE_AGE = 900.0  # seconds from the end of a diagnosis's evidence to the run
+MAX_PLAN_AGE = 3600.0  # seconds from a plan to its execution
+MAX_FAILURES = 3  # consecutive runs that were rolled back
+MIN_PROBABILITY = 0.6  # of the cause that the playbook addresses
+_READ_TIMEOUT = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why not, and what to do."""
+    """Why a run must not start, and what to do."""
 
-    guard: str
+    guard: Reason
     reason: str
     next_step: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
-    """What guards look at."""
+class GuardInput:
+    """The facts that guards check."""
 
     plan: Plan
     playbook: Playbook
     access: Access
     runs: Sequence[RunState]
-    reset_at: float  # unix seconds: when a human last closed the breaker
+    breaker_reset_at: float  # unix seconds
     state: Path  # the state folder
     now: float  # unix seconds
     approved: bool
-    procedure: Callable[[Plan], Refusal | None] = lambda _: None  # what an SOP does not permit yet
+    sop_refusal: Callable[[Plan], Refusal | None] = lambda _: None  # what the SOP does not permit yet
 
 
-def first(scene: Scene) -> Refusal | None:
-    """The first objection, or None."""
-    return next((refusal for guard in GUARDS if (refusal := guard(scene))), None)
+def first_refusal(facts: GuardInput) -> Refusal | None:
+    """The first refusal, or None."""
+    return next((refusal for guard in GUARDS if (refusal := guard(facts))), None)
 
 
-def stopped(state: Path) -> str:
-    """Why nothing may be changed, where somebody has thrown the kill switch; else empty.
+def kill_switch_reason(state: Path) -> str:
+    """Why the kill switch is on; empty if it is off.
 
-    It is a file STOP in the state folder, or LATDOCTOR_STOP in the environment.
+    The kill switch is a file STOP in the state folder, or LATDOCTOR_STOP in the environment.
     """
     if os.environ.get("LATDOCTOR_STOP"):
         return "LATDOCTOR_STOP is set"
@@ -64,128 +64,141 @@ def stopped(state: Path) -> str:
     except FileNotFoundError:
         return ""
     except OSError as error:
-        return f"{state / STOP} cannot be looked for: {error.strerror}"  # could not look is never "go on"
-    return f"{state / STOP} is there"
+        return f"{state / STOP} cannot be checked: {error.strerror}"  # fail safe: on
+    return f"{state / STOP} exists"
 
 
-def _switch(scene: Scene) -> Refusal | None:
-    why = stopped(scene.state)
-    return Refusal("kill-switch", why, "take it away when runs may go on") if why else None
+def _kill_switch(facts: GuardInput) -> Refusal | None:
+    why = kill_switch_reason(facts.state)
+    return Refusal(Reason.KILL_SWITCH, why, "remove it to allow runs again") if why else None
 
 
-def _playbook(scene: Scene) -> Refusal | None:
-    if scene.playbook.digest == scene.plan.playbook_digest:
+def _playbook_unchanged(facts: GuardInput) -> Refusal | None:
+    if facts.playbook.digest == facts.plan.playbook_digest:
         return None
-    return Refusal("plan", f"{scene.plan.playbook} has changed since the plan was made", "make the plan again")
+    return Refusal(Reason.PLAN_OUTDATED, f"{facts.plan.playbook} has changed since the plan was made", "plan again")
 
 
-def _age(scene: Scene) -> Refusal | None:
-    if scene.now - scene.plan.made_at > PLAN_MAX_AGE or scene.plan.made_at > scene.now + 60:
-        return Refusal("plan", "the plan was not made within the last hour", "make it again")
-    because = scene.plan.because
-    if because is None:
+def _plan_age(facts: GuardInput) -> Refusal | None:
+    age = facts.now - facts.plan.created_at
+    if -60 <= age <= MAX_PLAN_AGE:
         return None
-    if because.probability < SURE:
-        return Refusal("certainty", f"{because.cause} is not sure enough ({because.probability:.0%})", "look again")
-    age = scene.now - because.seen
-    if not -60 <= age <= MAX_AGE:
-        return Refusal("age", f"what the diagnosis saw ended {age / 60:.0f} min ago", "diagnose again")
+    return Refusal(Reason.PLAN_OUTDATED, f"the plan is not from the last {MAX_PLAN_AGE / 60:.0f} min", "plan again")
+
+
+def _diagnosis(facts: GuardInput) -> Refusal | None:
+    diagnosis = facts.plan.diagnosis
+    if diagnosis is None:
+        return None
+    if diagnosis.probability < MIN_PROBABILITY:
+        probability = f"the probability of {diagnosis.cause} is {diagnosis.probability:.0%}"
+        reason = f"{probability}, at least {MIN_PROBABILITY:.0%} is required"
+        return Refusal(Reason.LOW_CERTAINTY, reason, "diagnose again with more evidence")
+    age = facts.now - diagnosis.evidence_end
+    if not -60 <= age <= MAX_EVIDENCE_AGE:
+        reason = f"the evidence of the diagnosis is {age / 60:.0f} min old, at most {MAX_EVIDENCE_AGE / 60:.0f} min"
+        return Refusal(Reason.EVIDENCE_OUTDATED, reason, "diagnose again")
     return None
 
 
-def _approval(scene: Scene) -> Refusal | None:
-    if scene.plan.risk == "high" and not scene.approved:
-        return Refusal("risk", "this is of high risk", "read the plan, and say --approve")
+def _approval(facts: GuardInput) -> Refusal | None:
+    if facts.plan.risk == Risk.HIGH and not facts.approved:
+        return Refusal(Reason.HIGH_RISK, "the playbook has high risk", "read the plan, then use --approve")
     return None
 
 
-def _procedure(scene: Scene) -> Refusal | None:
-    return None if scene.approved else scene.procedure(scene.plan)
+def _sop(facts: GuardInput) -> Refusal | None:
+    return None if facts.approved else facts.sop_refusal(facts.plan)
 
 
-def _unfinished(scene: Scene) -> Refusal | None:
-    run = unfinished(scene.runs, scene.plan.target)
+def _unfinished_run(facts: GuardInput) -> Refusal | None:
+    run = unfinished(facts.runs, facts.plan.target)
     if run is None:
         return None
-    return Refusal("unfinished", f"run {run.id} on this target is not finished", "latdoctor recover")
+    return Refusal(Reason.UNFINISHED_RUN, f"run {run.id} on this target is not finished", "latdoctor recover")
 
 
-def _cooldown(scene: Scene) -> Refusal | None:
-    guards = scene.playbook.guards
-    ended = [run.ended_at for run in _attempts(scene) if run.ended_at is not None]
-    rest = max(ended, default=float("-inf")) + guards.cooldown - scene.now
+def _cooldown(facts: GuardInput) -> Refusal | None:
+    cooldown = facts.playbook.guards.cooldown
+    ended = [run.ended_at for run in _attempts(facts) if run.ended_at is not None]
+    rest = max(ended, default=float("-inf")) + cooldown - facts.now
     if rest > 0:
-        return Refusal("cooldown", f"it ran on this target less than {guards.cooldown:.0f} s ago", f"wait {rest:.0f} s")
+        reason = f"the playbook ran on this target less than {cooldown:.0f} s ago"
+        return Refusal(Reason.COOLDOWN, reason, f"wait {rest:.0f} s")
     return None
 
 
-def _often(scene: Scene) -> Refusal | None:
-    guards = scene.playbook.guards
-    recent = [run for run in _attempts(scene) if run.opened_at > scene.now - guards.per]
-    if len(recent) < guards.attempts:
+def _max_attempts(facts: GuardInput) -> Refusal | None:
+    limit = facts.playbook.guards.attempts
+    recent = [run for run in _attempts(facts) if run.opened_at > facts.now - limit.per]
+    if len(recent) < limit.count:
         return None
-    hours = guards.per / 3600
     return Refusal(
-        "attempts",
-        f"it ran {len(recent)} times on this target within {hours:.0f} h: this treats a symptom",
-        "look for what brings it back: latdoctor diagnose",
+        Reason.ATTEMPTS,
+        f"the playbook ran {len(recent)} times on this target within {limit.per / 3600:.0f} h: the cause returns",
+        "find what causes it: latdoctor diagnose",
     )
 
 
-def _breaker(scene: Scene) -> Refusal | None:
-    """What a person stopped or had taken back counts neither for nor against the playbooks."""
-    done = [run for run in scene.runs if run.outcome in _TRIED and run.opened_at > scene.reset_at and not run.asked]
-    last = done[-FAILURES:]
-    if len(last) == FAILURES and all(run.outcome is not Outcome.VERIFIED for run in last):
+def _circuit_breaker(facts: GuardInput) -> Refusal | None:
+    """Runs that the operator stopped or rolled back are ignored."""
+    counted = [
+        run
+        for run in facts.runs
+        if run.outcome in _TRIED and run.opened_at > facts.breaker_reset_at and not run.rolled_back_on_request
+    ]
+    last = counted[-MAX_FAILURES:]
+    if len(last) == MAX_FAILURES and all(run.outcome is not Outcome.VERIFIED for run in last):
         return Refusal(
-            "circuit-breaker",
-            f"the last {FAILURES} runs were taken back ({', '.join(run.id for run in last)})",
+            Reason.CIRCUIT_BREAKER,
+            f"the last {MAX_FAILURES} runs were rolled back ({', '.join(run.id for run in last)})",
             "read them (latdoctor runs show RUN), then latdoctor runs reset",
         )
     return None
 
 
-def _drift(scene: Scene) -> Refusal | None:
-    """Nobody has changed what the plan was made on. A resource that is changed twice is looked at once."""
-    first_of: dict[str, Change] = {}
-    for change in scene.plan.changes:
-        first_of.setdefault(change.resource, change)
-    for change in first_of.values():
-        state = require_action(change.action).resource(scene.access, change.resource).read(Deadline.after(READING))
-        if state.version != change.version:
-            return Refusal("drift", f"{change.resource} was changed since the plan was made", "make the plan again")
+def _target_unmodified(facts: GuardInput) -> Refusal | None:
+    """Each resource is read once, even if several steps change it."""
+    first_changes: dict[str, Change] = {}
+    for change in facts.plan.changes:
+        first_changes.setdefault(change.resource, change)
+    for change in first_changes.values():
+        resource = require_action(change.action).resource(facts.access, change.resource)
+        if resource.read(Deadline.after(_READ_TIMEOUT)).version != change.version:
+            reason = f"{change.resource} was modified after the plan was made"
+            return Refusal(Reason.TARGET_MODIFIED, reason, "plan again")
     return None
 
 
-def _no_change(scene: Scene) -> Refusal | None:
-    if not scene.plan.changes:
-        return Refusal(
-            "no-change", "all that it would change is so already", "look for another cause: latdoctor diagnose"
-        )
-    return None
+def _has_changes(facts: GuardInput) -> Refusal | None:
+    if facts.plan.changes:
+        return None
+    reason = "the target already has all values of the plan"
+    return Refusal(Reason.NO_CHANGE, reason, "look for another cause: latdoctor diagnose")
 
 
-def _same_target(scene: Scene) -> list[RunState]:
-    return [run for run in scene.runs if run.plan.target.key == scene.plan.target.key]
-
-
-def _attempts(scene: Scene) -> list[RunState]:
+def _attempts(facts: GuardInput) -> list[RunState]:
     """The runs of this playbook on this target that changed something, or may have."""
-    return [run for run in _same_target(scene) if run.plan.playbook == scene.plan.playbook and run.intended]
+    return [
+        run
+        for run in facts.runs
+        if run.plan.target.key == facts.plan.target.key and run.plan.playbook == facts.plan.playbook and run.intended
+    ]
 
 
-_TRIED = (Outcome.VERIFIED, Outcome.ROLLED_BACK, Outcome.PARTLY, Outcome.INCOMPLETE)
+_TRIED = (Outcome.VERIFIED, Outcome.ROLLED_BACK, Outcome.PARTLY_ROLLED_BACK, Outcome.INCOMPLETE)
 
-GUARDS: tuple[Callable[[Scene], Refusal | None], ...] = (
-    _switch,
-    _unfinished,  # before what the plan says: a killed run may have made the very same changes
-    _no_change,
-    _playbook,
-    _age,
+GUARDS: tuple[Callable[[GuardInput], Refusal | None], ...] = (
+    _kill_switch,
+    _unfinished_run,  # before the guards on the plan: a killed run may have made the very same changes
+    _has_changes,
+    _playbook_unchanged,
+    _plan_age,
+    _diagnosis,
     _approval,
-    _procedure,
+    _sop,
     _cooldown,
-    _often,
-    _breaker,
-    _drift,
+    _max_attempts,
+    _circuit_breaker,
+    _target_unmodified,
 )

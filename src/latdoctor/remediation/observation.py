@@ -1,4 +1,4 @@
-"""One look during a run, and what conditions say of it. Unknown is never a success."""
+"""One observation during a run, and the evaluation of conditions on it. Unknown is never a success."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Atom, Facts, T
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, is_unknown
 
-Remembered = Mapping[tuple[str, str], float]  # (signal, subject) → value
+SignalValues = Mapping[tuple[str, str], float]  # (signal, subject) → value in base units
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """What was seen from `started` to `ended` (unix seconds), and the state of each finding: `fired`, `clear`, ….
+    """The evidence from `started` to `ended` (unix seconds), and the status of each finding: `fired`, `clear`, ….
 
-    `bundle` is what it was read from, so that it can be kept.
+    `bundle` contains the artifacts that it was parsed from.
     """
 
     evidence: Evidence
@@ -28,11 +28,11 @@ class Observation:
     started: float
     ended: float
     bundle: Bundle | None = None
-    baseline: Remembered = field(default_factory=dict)
+    baseline: SignalValues = field(default_factory=dict)
 
     @property
-    def remembered(self) -> Remembered:
-        """Its known numbers, for conditions that compare with what was before."""
+    def values(self) -> SignalValues:
+        """Its known numbers, for conditions that compare with the values before the change."""
         return {
             (reading.signal, reading.subject): float(reading.value)
             for reading in self.evidence.readings
@@ -40,74 +40,79 @@ class Observation:
         }
 
 
-# Looks for that many seconds. Raises LatdoctorError where nothing could be seen.
+# Observes for the given number of seconds. Raises LatdoctorError if no source can be read.
 Observe = Callable[[float], Observation]
 
 
-class Judged(Struct, frozen=True):
-    """A condition or finding as it stood in one look, for the journal and for people."""
+class ConditionResult(Struct, frozen=True):
+    """A condition or finding evaluated on one observation, for the journal and for people."""
 
     text: str
     status: str  # holds | fails | unknown
-    shown: str = ""  # "latency.p99 is 310 ms, wanted < 250 ms (0.5 x before)"
+    shown: str = ""  # "latency.p99 is 310 ms, expected < 250 ms (0.5 x before)"
 
     @property
-    def told(self) -> str:
-        """What was seen, with the condition where that does not tell which one it was."""
-        seen = self.shown or self.status
-        return seen if self.text.lstrip("(").split(" ")[0] in seen else f"{self.text}: {seen}"
+    def summary(self) -> str:
+        """The measured values, preceded by the condition unless they name its signal."""
+        values = self.shown or self.status
+        return values if self.text.lstrip("(").split(" ")[0] in values else f"{self.text}: {values}"
 
 
-def judged(condition: Condition, observation: Observation, before: Remembered) -> Judged:
-    """It holds only where it does for every subject that shows it; one that cannot be told makes it unknown."""
-    truths = list(_truths(condition, observation, before))
-    statuses = {truth.status for truth in truths}
-    status = FAILS if FAILS in statuses else UNKNOWN if UNKNOWN in statuses or not statuses else HOLDS
-    return Judged(in_words(condition), status, _shown(truths, status))
+def evaluate_all(condition: Condition, observation: Observation, before: SignalValues) -> ConditionResult:
+    """Holds if it holds for every subject that has the signal; unknown if it is unknown for one and fails for none."""
+    return _combined(condition, observation, before, (FAILS, UNKNOWN, HOLDS))
 
 
-def any_holds(condition: Condition, observation: Observation, before: Remembered) -> Judged:
-    """It holds where it does for any subject: what shall make a run stop."""
-    truths = list(_truths(condition, observation, before))
-    statuses = {truth.status for truth in truths}
-    status = HOLDS if HOLDS in statuses else UNKNOWN if UNKNOWN in statuses or not statuses else FAILS
-    return Judged(in_words(condition), status, _shown(truths, status))
+def evaluate_any(condition: Condition, observation: Observation, before: SignalValues) -> ConditionResult:
+    """Holds if it holds for any subject: for conditions that abort a run."""
+    return _combined(condition, observation, before, (HOLDS, UNKNOWN, FAILS))
 
 
-def cleared(finding: str, observation: Observation) -> Judged:
-    """Whether a finding is clear now: what did not fire because nobody could look is unknown."""
-    found = observation.findings.get(finding, "not-evaluated")
-    status = {"clear": HOLDS, "fired": FAILS}.get(found, UNKNOWN)
-    return Judged(f"{finding} clear", status, found.replace("-", " "))
+def evaluate_cleared(finding: str, observation: Observation) -> ConditionResult:
+    """Whether a finding is clear. A finding that was not evaluated is unknown."""
+    status = observation.findings.get(finding, "not-evaluated")
+    cleared = {"clear": HOLDS, "fired": FAILS}.get(status, UNKNOWN)
+    return ConditionResult(f"{finding} clear", cleared, status.replace("-", " "))
 
 
-def signals_judged(conditions: Iterable[Condition]) -> tuple[str, ...]:
-    """The signals on the left of the conditions, each once: what a before/after table shows."""
+def left_signals(conditions: Iterable[Condition]) -> tuple[str, ...]:
+    """The signals on the left of the comparisons, each once: the rows of a before/after table."""
     return tuple(dict.fromkeys(c.left.signal for condition in conditions for c in comparisons(condition)))
 
 
-def _truths(condition: Condition, observation: Observation, before: Remembered) -> Iterator[Truth]:
+def _combined(
+    condition: Condition, observation: Observation, before: SignalValues, precedence: tuple[str, str, str]
+) -> ConditionResult:
+    """The status that comes first in `precedence` among the subjects; unknown without a subject."""
+    truths = list(_truths(condition, observation, before))
+    statuses = {truth.status for truth in truths} or {UNKNOWN}
+    status = next(status for status in precedence if status in statuses)
+    return ConditionResult(in_words(condition), status, _measured(truths, status))
+
+
+def _truths(condition: Condition, observation: Observation, before: SignalValues) -> Iterator[Truth]:
     facts = Facts(observation.evidence, observation.slo, observation.baseline, before)
     inner, outer = candidates(condition, facts)
     for subject in inner:
         yield evaluate(condition, subject, facts)
     for subject in outer:
         truth = evaluate(condition, subject, facts)
-        if truth.status != UNKNOWN:  # an ancestor counts by what it shows itself
+        if truth.status != UNKNOWN:  # a parent subject counts only with signals of its own
             yield truth
 
 
-def _shown(truths: Iterable[Truth], status: str) -> str:
-    telling = [truth for truth in truths if truth.status == status]
-    if not telling:
-        return "not seen"
-    atoms = [atom for truth in telling for atom in truth.atoms]
+def _measured(truths: Iterable[Truth], status: str) -> str:
+    """The values behind `status`, each once."""
+    relevant = [truth for truth in truths if truth.status == status]
+    if not relevant:
+        return "not measured"
+    atoms = [atom for truth in relevant for atom in truth.atoms]
     several = len({atom.subject for atom in atoms}) > 1
-    seen = [_atom(atom, several=several) for atom in atoms]
-    missing = [f"{name} is not known" for truth in telling for name in truth.missing]
-    return "; ".join(dict.fromkeys([*seen, *missing, *(why for truth in telling for why in truth.unsettled)]))
+    known = [_atom_text(atom, several=several) for atom in atoms]
+    missing = [f"{name} is unknown" for truth in relevant for name in truth.missing]
+    return "; ".join(dict.fromkeys([*known, *missing, *(why for truth in relevant for why in truth.unsettled)]))
 
 
-def _atom(atom: Atom, *, several: bool) -> str:
-    of = f" of {atom.subject}" if several else ""
-    return f"{atom.signal}{of} is {atom.shown}, wanted {atom.operator} {atom.limit}"
+def _atom_text(atom: Atom, *, several: bool) -> str:
+    subject = f" of {atom.subject}" if several else ""
+    return f"{atom.signal}{subject} is {atom.shown}, expected {atom.operator} {atom.limit}"

@@ -1,4 +1,4 @@
-"""From a playbook and a target to a Plan: every change with its old and new values, before anything is done."""
+"""From a playbook and a target to a plan: every change with its old and new values, before anything is changed."""
 
 from __future__ import annotations
 
@@ -6,38 +6,38 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from latdoctor.errors import UsageError
 from latdoctor.evidence.model import to_json
 from latdoctor.remediation.actions import Action, require_action
-from latdoctor.remediation.change import Change, Deadline, Field, State, Undo, Value, has_values
-from latdoctor.remediation.parameters import filled, typed
-from latdoctor.remediation.playbook import Playbook, Scalar, Step
-from latdoctor.remediation.playbook_loader import Library
+from latdoctor.remediation.change import Change, Deadline, Field, State, Value, has_values
+from latdoctor.remediation.parameters import parameter_values, substituted
+from latdoctor.remediation.playbook import Disruption, Playbook, Risk, Scalar, Step
+from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.target import Access, Target, host_and_port
 
-PATIENCE = 10.0  # seconds for each reading
+READ_TIMEOUT = 10.0  # seconds for each resource
 
 
-class Because(Struct, frozen=True):
-    """The diagnosis that a plan answers to: of what, and where that was seen."""
+class DiagnosisRef(Struct, frozen=True):
+    """The diagnosis behind a plan: its cause, and the servers it was made of."""
 
     run_id: str
     cause: str
     probability: float
-    seen: float  # when its evidence ended, unix seconds
+    evidence_end: float = field(name="seen")  # unix seconds
     target: str = ""
     subjects: tuple[str, ...] = ()  # of the cause: replica/0@127.0.0.1:8000
-    places: tuple[str, ...] = ()  # `host:port` of every server that it saw, as target.host_and_port has it
+    servers: tuple[str, ...] = field(default=(), name="places")  # `host:port`, as target.host_and_port spells it
 
-    def saw(self, admin: str) -> bool:
-        """Whether the server at `admin` is one of those that the diagnosis is of."""
-        return host_and_port(admin) in self.places
+    def covers(self, admin: str) -> bool:
+        """Whether the server at `admin` is one of those that were diagnosed."""
+        return host_and_port(admin) in self.servers
 
 
 class StagePlan(Struct, frozen=True):
-    """What one playbook changes. A plain playbook has one stage."""
+    """The changes of one playbook. A plain playbook has one stage."""
 
     playbook: str
     parameters: dict[str, Scalar]
@@ -45,18 +45,18 @@ class StagePlan(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """What will be done, whole: what is approved is what is executed. `digest` tells one from another."""
+    """The whole of what a run will do: the approved plan is executed unchanged, which `digest` verifies."""
 
     playbook: str
     playbook_digest: str
     title: str
     target: Target
-    risk: str
-    disruption: str
+    risk: Risk
+    disruption: Disruption
     effect: str
     stages: tuple[StagePlan, ...]
-    made_at: float  # unix seconds
-    because: Because | None = None
+    created_at: float = field(name="made_at")  # unix seconds
+    diagnosis: DiagnosisRef | None = field(default=None, name="because")
 
     @property
     def digest(self) -> str:
@@ -69,70 +69,73 @@ class Plan(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """What somebody wants done: a playbook with some of its parameters set (`--set name=value`)."""
+    """A playbook with some of its parameters set (`--set name=value`), and the diagnosis behind it."""
 
     playbook: Playbook
-    given: Mapping[str, str]
-    because: Because | None = None
+    settings: Mapping[str, str]
+    diagnosis: DiagnosisRef | None = None
 
 
-def planned(asked: PlanRequest, library: Library, access: Access, now: float) -> Plan:
-    """Reads how the target stands; changes nothing. Raises UsageError, and OperationError where it cannot be read."""
-    book = asked.playbook
-    if access.target.kind not in book.targets:
+def build_plan(request: PlanRequest, library: Library, access: Access, now: float) -> Plan:
+    """Read the target and plan the changes; write nothing. Raises UsageError, OperationError if it cannot be read."""
+    playbook = request.playbook
+    if access.target.kind not in playbook.targets:
         raise UsageError(
-            f"{book.id} is for {', '.join(book.targets)}, and {access.target.name} is a {access.target.kind}",
+            f"{playbook.id} supports {', '.join(playbook.targets)}; {access.target.name} is of kind"
+            f" {access.target.kind}",
             next_step="latdoctor playbooks list",
         )
-    seen = _Seen(access)
-    parameters = typed(book, asked.given)
-    if book.stages:
-        stages = tuple(_stage(inner, filled(stage, book, parameters), seen) for stage, inner in library.stages(book))
+    state = _PlannedState(access)
+    values = parameter_values(playbook, request.settings)
+    if playbook.stages:
+        stages = tuple(
+            _plan_stage(other, substituted(stage, playbook, values), state) for stage, other in library.stages(playbook)
+        )
     else:
-        stages = (_stage(book, asked.given, seen),)
+        stages = (_plan_stage(playbook, request.settings, state),)
     return Plan(
-        playbook=book.id,
-        playbook_digest=book.digest,
-        title=book.title,
+        playbook=playbook.id,
+        playbook_digest=playbook.digest,
+        title=playbook.title,
         target=access.target,
-        risk=book.risk,
-        disruption=book.disruption,
-        effect=book.effect,
+        risk=playbook.risk,
+        disruption=playbook.disruption,
+        effect=str(playbook.effect),
         stages=stages,
-        made_at=now,
-        because=asked.because,
+        created_at=now,
+        diagnosis=request.diagnosis,
     )
 
 
-def _stage(book: Playbook, given: Mapping[str, str], seen: _Seen) -> StagePlan:
-    parameters = typed(book, given)
-    changes = (seen.change(step, filled(step, book, parameters)) for step in book.steps)
-    return StagePlan(book.id, dict(parameters), tuple(change for change in changes if change.fields))
+def _plan_stage(playbook: Playbook, settings: Mapping[str, str], state: _PlannedState) -> StagePlan:
+    values = parameter_values(playbook, settings)
+    changes = (state.plan(step, substituted(step, playbook, values)) for step in playbook.steps)
+    return StagePlan(playbook.id, dict(values), tuple(change for change in changes if change.fields))
 
 
-class _Seen:
-    """The target as it stands, and as the steps planned so far will leave it."""
+class _PlannedState:
+    """The target's state after the steps planned so far."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self._states: dict[str, State] = {}
 
-    def change(self, step: Step, given: Mapping[str, str]) -> Change:
-        """What `step` changes; without fields where all is so already."""
-        act = require_action(step.action)
-        where = act.resource_id(self._access.target, given)
-        state = self._state(act, where)
-        wanted = act.desired_values(given, state)
+    def plan(self, step: Step, arguments: Mapping[str, str]) -> Change:
+        """The change that `step` makes; without fields if the target already has all values."""
+        action = require_action(step.action)
+        resource = action.resource_id(self._access.target, arguments)
+        state = self._read(action, resource)
+        desired = action.desired_values(arguments, state)
         fields = tuple(
             Field(name, state.values.get(name), value)
-            for name, value in wanted.items()
+            for name, value in desired.items()
             if not has_values(state.values, {name: value})
         )
         changed: dict[str, Value] = {field.name: field.after for field in fields}
-        self._states[where] = State({**state.values, **changed}, state.version, state.caution)
-        return Change(step.id, step.action, where, fields, Undo(step.undo), state.version, state.caution)
+        self._states[resource] = State({**state.values, **changed}, state.version, state.caution)
+        return Change(step.id, step.action, resource, fields, step.undo, state.version, state.caution)
 
-    def _state(self, act: Action, where: str) -> State:
-        if where not in self._states:
-            self._states[where] = act.resource(self._access, where).read(Deadline.after(PATIENCE))
-        return self._states[where]
+    def _read(self, action: Action, resource: str) -> State:
+        if resource not in self._states:
+            self._states[resource] = action.resource(self._access, resource).read(Deadline.after(READ_TIMEOUT))
+        return self._states[resource]

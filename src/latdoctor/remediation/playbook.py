@@ -1,117 +1,206 @@
-"""A playbook as types: what it mends, what must hold before, what it changes, and how it proves itself."""
+"""The types of a playbook: what it addresses, its preconditions, its changes, and how a change is verified.
+
+They are read from `playbooks/*.yaml` by `playbook_loader.py`; a field's name is the key in the file.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Annotated, Literal, NewType
+
+from msgspec import Meta, Struct, field
 
 from latdoctor.conditions.ast import Condition
+from latdoctor.remediation.change import Undo
+from latdoctor.remediation.target import TargetKind
 
-RISKS = ("low", "medium", "high")
-DISRUPTIONS = ("none", "degrades", "drops-requests", "restarts")
-BEFORE = 15.0  # seconds: three of the looks that verify, for one of them may be a peak
-PARAMETER_TYPES = ("integer", "number", "duration", "share", "text", "flag")
-# restore: the values from before · none-needed: the step leaves nothing behind · irreversible: only with high risk.
-UNDOS = ("restore", "none-needed", "irreversible")
-
+Identifier = NewType("Identifier", str)  # lower-case words joined by - or .
+Seconds = NewType("Seconds", float)
+Wait = NewType("Wait", float)  # seconds, bounded: the service is locked meanwhile
+Argument = NewType("Argument", str)  # a text, or `$name` for the value of a parameter
+ClearedFinding = NewType("ClearedFinding", str)  # id of a finding, written `ID clear`
+Count = Annotated[int, Meta(ge=1)]
+NonEmpty = Meta(min_length=1)
 Scalar = bool | int | float | str
 
 
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """A typed value that the caller may set within its range. Durations in seconds, shares 0..1.
+class Risk(StrEnum):
+    """From the lowest to the highest; high requires approval."""
 
-    Without a default the caller must set it.
-    """
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+
+
+class Disruption(StrEnum):
+    """The effect on clients during the change, from the least to the most."""
+
+    NONE = "none"
+    DEGRADES = "degrades"
+    DROPS_REQUESTS = "drops-requests"
+    RESTARTS = "restarts"
+
+
+class Treatment(StrEnum):
+    """Whether a playbook removes a cause or only a symptom of it."""
+
+    CAUSE = "cause"
+    SYMPTOM = "symptom"
+
+
+class OnFailure(StrEnum):
+    """What a failed stage undoes."""
+
+    UNDO_STAGE = "undo-stage"
+    UNDO_ALL = "undo-all"
+
+
+class ParameterType(StrEnum):
+    """The type of a parameter. Durations in seconds, shares from 0 to 1."""
+
+    INTEGER = "integer"
+    NUMBER = "number"
+    DURATION = "duration"
+    SHARE = "share"
+    TEXT = "text"
+    FLAG = "flag"
+
+
+class Parameter(Struct, frozen=True):
+    """A value that the caller may set within its range, and must set without a default."""
 
     name: str
-    type: str
+    type: ParameterType
     default: Scalar | None = None
     minimum: float | None = None
     maximum: float | None = None
     choices: tuple[str, ...] = ()
     description: str = ""
 
-
-@dataclass(frozen=True, slots=True)
-class Guards:
-    """What refuses a run. Times in seconds."""
-
-    max_targets: int = 1
-    cooldown: float = 600.0  # since the last run of this playbook on this target ended
-    attempts: int = 2  # at most this many runs on one target
-    per: float = 86_400.0  # within this time
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One change. `given` are the action's arguments as written; `$name` stands for a parameter."""
-
-    id: str
-    action: str
-    given: Mapping[str, str]
-    undo: str
-    where: str
+    def check(self) -> Iterator[str]:
+        """Yield the problems of the definition."""
+        numeric = self.type in (ParameterType.INTEGER, ParameterType.NUMBER, ParameterType.DURATION)
+        if numeric and (self.minimum is None or self.maximum is None):
+            yield f"parameter {self.name} needs minimum and maximum"
+        elif self.minimum is not None and self.maximum is not None and self.minimum > self.maximum:
+            yield f"parameter {self.name}: minimum must not exceed maximum"
+        if self.choices and self.type != ParameterType.TEXT:
+            yield f"parameter {self.name}: only a text has choices"
+        if not self.description:
+            yield f"parameter {self.name} lacks 'description'"
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
-    """What is waited for after the change, before anything is judged. `at_most` in seconds."""
+class Attempts(Struct, frozen=True):
+    """At most `count` runs on one target within `per`."""
 
+    count: Count
+    per: Seconds
+
+
+class Guards(Struct, frozen=True):
+    """Limits on the runs of a playbook."""
+
+    max_targets: Count = 1
+    cooldown: Seconds = Seconds(600.0)  # since the end of the last run of this playbook on the target
+    attempts: Attempts = Attempts(2, Seconds(86_400.0))
+
+
+class Step(Struct, frozen=True):
+    """One change: an action with its arguments."""
+
+    id: Identifier
+    action: Identifier
+    undo: Undo
+    arguments: Mapping[str, Argument] = field(default={}, name="with")
+    where: str = ""
+
+
+class Stage(Struct, frozen=True):
+    """A stage of a playbook of playbooks: another playbook with some of its parameters set."""
+
+    playbook: Identifier
+    arguments: Mapping[str, Argument] = field(default={}, name="with")
+    where: str = ""
+
+
+class BeforeChange(Struct, frozen=True):
+    """The observation before the change. The default are three windows, because one may contain a peak."""
+
+    window: Wait = Wait(15.0)
+
+
+class Settle(Struct, frozen=True):
+    """The condition awaited after the change before it is verified."""
+
+    at_most: Wait = Wait(0.0)
     until: Condition | None = None
-    at_most: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Verify:
-    """How a change proves itself. Times in seconds.
+class Verify(Struct, frozen=True):
+    """How a change is verified.
 
-    Each window of evidence counts as a success only where `load` holds (else the load moved, and nothing is told),
-    every one of `succeed` holds, and each finding of `mechanism` is clear. Successes without a break for `hold` within
-    `within` verify; anything else is taken back. One of `abort` takes back at once.
+    A window is a success only if `load` holds (the load is unchanged), all of `succeed` hold, and each finding of
+    `mechanism` is clear. Successes without interruption for `hold` within `within` verify the change; otherwise it is
+    rolled back. One holding condition of `abort` rolls it back at once.
     """
 
-    succeed: tuple[Condition, ...]
+    succeed: Annotated[tuple[Condition, ...], NonEmpty]
     load: Condition | None = None
-    mechanism: tuple[str, ...] = ()
+    mechanism: tuple[ClearedFinding, ...] = ()
     abort: tuple[Condition, ...] = ()
-    hold: float = 10.0
-    within: float = 60.0
+    hold: Wait = Wait(10.0)
+    within: Wait = Wait(60.0)
+    otherwise: Literal["rollback"] = "rollback"
+
+    def check(self) -> Iterator[str]:
+        """Yield the problems of the definition."""
+        if self.load is None:  # a change without effect would verify whenever the load falls
+            yield "verify lacks 'load'"
+        if self.hold > self.within:
+            yield f"verify: hold ({self.hold:g} s) must not exceed within ({self.within:g} s)"
 
 
-@dataclass(frozen=True, slots=True)
-class Playbook:
-    """One remedy. It has `steps`, or it is a playbook of playbooks and has `stages`."""
+class Effect(Struct, frozen=True):
+    """The expected effect, and the command that measured it. `figures`: by signal, `0.2..0.5 x before`."""
 
-    id: str
+    measured_by: str
+    description: str = ""
+    figures: Mapping[str, str] = {}
+
+    def __str__(self) -> str:
+        figures = (f"{signal} {range_text}" for signal, range_text in self.figures.items())
+        return ", ".join(filter(None, (self.description, *figures)))
+
+
+class Playbook(Struct, frozen=True):
+    """One remediation: its steps, or for a playbook of playbooks its stages."""
+
+    id: Identifier
     title: str
-    addresses: tuple[str, ...]
-    targets: tuple[str, ...]
-    risk: str
-    disruption: str
-    preconditions: tuple[Condition, ...]
-    guards: Guards
+    addresses: Annotated[tuple[Identifier, ...], NonEmpty]
+    targets: Annotated[tuple[TargetKind, ...], NonEmpty]
+    risk: Risk
+    disruption: Disruption
+    preconditions: Annotated[tuple[Condition, ...], NonEmpty]
     verify: Verify
-    where: str
-    digest: str  # of the file as it was read
+    effect: Effect
+    explanation: str
+    parts: Annotated[tuple[Step | Stage, ...], NonEmpty] = field(name="steps")
+    guards: Guards = Guards()
     parameters: tuple[Parameter, ...] = ()
-    effect: str = ""  # what is expected, in words with figures
-    measured_by: str = ""  # the command by which that was measured
-    steps: tuple[Step, ...] = ()
-    stages: tuple[StageOf, ...] = ()
-    before: float = BEFORE  # seconds watched, window by window, between taking the lock and the first change
+    before: BeforeChange = BeforeChange()
     settle: Settle = Settle()
-    on_failure: Literal["undo-stage", "undo-all"] = "undo-stage"
-    explanation: str = ""
-    treats: Literal["cause", "symptom"] = "cause"  # "symptom": it buys time, and the answer says so
+    on_failure: OnFailure | None = None  # only with stages; the default is undo-stage
+    treats: Treatment = Treatment.CAUSE
     references: tuple[str, ...] = ()
+    where: str = ""
+    digest: str = ""  # SHA-256 of the file, and of its stages' files
 
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Step))
 
-@dataclass(frozen=True, slots=True)
-class StageOf:
-    """A stage of a playbook of playbooks: another one with some of its parameters set."""
-
-    playbook: str
-    given: Mapping[str, str]
-    where: str
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        return tuple(part for part in self.parts if isinstance(part, Stage))

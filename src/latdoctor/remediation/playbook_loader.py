@@ -1,357 +1,219 @@
-"""One playbook from its file, which is strict YAML: all that is wrong in it, each with file:line.
+"""Reads one playbook from its YAML file and reports all problems of the file, each with file:line.
 
-What only other files can tell is asked elsewhere: its stages by `playbook_files.py`, its actions, causes and findings
-by `lint.py`.
+References to other files are checked elsewhere: stages, actions, causes and findings in `playbook_library.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from difflib import get_close_matches
-from functools import cache, cached_property
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from latdoctor.conditions.ast import Condition
 from latdoctor.conditions.parser import parse_condition
-from latdoctor.errors import DefinitionError, Problem, UsageError
+from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.catalogue import catalogue
-from latdoctor.remediation import parameters
-from latdoctor.remediation import parameters as values
+from latdoctor.remediation.change import Undo
+from latdoctor.remediation.parameters import parse_as, parse_value, referenced_parameter
 from latdoctor.remediation.playbook import (
-    BEFORE,
-    DISRUPTIONS,
-    RISKS,
-    Guards,
+    Argument,
+    ClearedFinding,
+    Effect,
+    Identifier,
+    Parameter,
+    ParameterType,
     Playbook,
-    Settle,
-    StageOf,
-    Verify,
+    Risk,
+    Seconds,
+    Stage,
+    Step,
+    Wait,
 )
-from latdoctor.remediation.playbook_steps import check_names, identifier, parameters_of, steps_of
-from latdoctor.remediation.target import KINDS
-from latdoctor.resources import folder
-from latdoctor.sanitize import clean
-from latdoctor.strict_yaml import Fields, add, defined, definition, one_of
+from latdoctor.remediation.target import KINDS, TargetKind
+from latdoctor.strict_yaml import Node, StructReader, contents, one_of, parse
 from latdoctor.units import parse_duration
 
-LONGEST_WAIT = 3600.0  # seconds: nobody holds a service's lock for longer
+MAX_WAIT = 3600.0  # seconds
 
+_ID = re.compile(r"[a-z0-9]+(?:[.-][a-z0-9]+)*")
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
 _CLEARED = re.compile(r"(\S+) clear")
 _FIGURES = re.compile(r"[0-9.]+\.\.[0-9.]+ x before")
+_RENAMED_KEYS = {"says": "description"}  # keys of version 0.1.0
 
 
 def read_playbook(path: Path, problems: list[Problem]) -> Playbook | None:
-    """The playbook in `path`; what is wrong is added to `problems`. None where not even an id could be read."""
-    read_in = definition(path, "a playbook", problems)
-    if read_in is None:
+    """Read the playbook in `path` and add its problems to `problems`. None if a required part is missing or wrong."""
+    try:
+        raw = contents(path)
+        root = parse(raw, str(path))
+    except DefinitionError as error:
+        problems.extend(error.problems)
         return None
-    fields, raw = read_in
-    found = _playbook(fields, hashlib.sha256(raw).hexdigest())
-    fields.finish()
-    fields.must_be_named(found.id, path)
-    return found if found.id else None
+    playbook = _PlaybookReader(problems).read(root, Playbook, "playbook")
+    if playbook is None:
+        return None
+    problems.extend(_check(playbook))
+    if playbook.on_failure and not playbook.stages and isinstance(root.value, dict):
+        where = root.value["on_failure"].where
+        problems.append(Problem(where, "on_failure is only valid with stages; steps are always undone together"))
+    if playbook.id != path.stem:
+        problems.append(Problem(playbook.where, f"the id {playbook.id!r} differs from the file's name"))
+    return replace(playbook, digest=hashlib.sha256(raw).hexdigest())
 
 
-def _playbook(fields: Fields, digest: str) -> Playbook:
-    parameters = tuple(parameters_of(fields))
-    steps, stages = steps_of(fields)
-    effect, measured_by = _effect(fields)
-    risk = fields.choice("risk", RISKS, RISKS[0], required=True)
-    for step in steps:
-        if step.undo == "irreversible" and risk != "high":
-            fields.problem(step.where, f"the step {step.id} is irreversible, and the risk is {risk}: it is high then")
-    check_names(fields, parameters, [*steps, *stages])
-    return Playbook(
-        id=fields.scalar("id", identifier, "", required=True),
-        title=fields.text("title", required=True),
-        addresses=_list(fields, "addresses", identifier),
-        targets=_list(fields, "targets", lambda text: one_of(text, KINDS)),
-        risk=risk,
-        disruption=fields.choice("disruption", DISRUPTIONS, DISRUPTIONS[0], required=True),
-        preconditions=_conditions(fields, "preconditions"),
-        guards=_guards(fields),
-        verify=_verify(fields),
-        where=fields.where,
-        digest=digest,
-        parameters=parameters,
-        effect=effect,
-        measured_by=measured_by,
-        steps=steps,
-        stages=stages,
-        before=_before(fields),
-        settle=_settle(fields),
-        on_failure=_on_failure(fields, stages),
-        explanation=fields.text("explanation", required=True),
-        treats="symptom" if fields.choice("treats", ("cause", "symptom"), "cause") == "symptom" else "cause",
-        references=fields.texts("references"),
-    )
+def _check(playbook: Playbook) -> Iterator[Problem]:
+    """The problems of parts that refer to each other."""
+    first = playbook.parts[0].where if playbook.parts else playbook.where
+    if playbook.steps and playbook.stages:
+        yield Problem(first, "a playbook has either steps or stages, not both")
+    for label, names in (
+        ("step", [step.id for step in playbook.steps]),
+        ("stage", [stage.playbook for stage in playbook.stages]),
+    ):
+        for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+            yield Problem(first, f"the {label} {name} is listed twice")
+    for step in playbook.steps:
+        if step.undo is Undo.IRREVERSIBLE and playbook.risk is not Risk.HIGH:
+            yield Problem(step.where, f"the step {step.id} is irreversible, so the risk must be high")
+    known = {parameter.name for parameter in playbook.parameters}
+    used: set[str | None] = set()
+    for part in playbook.parts:
+        names_used = [referenced_parameter(text) for text in part.arguments.values()]
+        used.update(names_used)
+        for unknown in (name for name in names_used if name is not None and name not in known):
+            yield Problem(part.where, f"${unknown} is not a parameter of this playbook")
+    for parameter in playbook.parameters:
+        if parameter.name not in used:
+            yield Problem(playbook.where, f"the parameter {parameter.name} is not used")
 
 
-def _inner(fields: Fields, key: str, *, required: bool = False) -> Fields | None:
-    """The mapping `key`; its problems are those of `fields`."""
-    node = fields.node(key, required=required)
-    return Fields(node, fields.problems, key) if node else None
+class _ParameterTexts(Struct, frozen=True):
+    """A parameter as written: its range and default have the type that `type` names."""
+
+    type: ParameterType
+    default: str | None = None
+    minimum: str | None = None
+    maximum: str | None = None
+    choices: tuple[str, ...] = ()
+    description: str = ""
 
 
-def _list(fields: Fields, key: str, convert: Callable[[str], str]) -> tuple[str, ...]:
-    """A list of at least one, each once."""
-    node, found = fields.node(key, required=True), fields.texts(key)
-    if node is not None and node.value == ():
-        fields.problem(node.where, f"{key!r} is empty")
-    for text in found:
+class _PlaybookReader(StructReader):
+    """Adds the types of a playbook to those of StructReader."""
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__(problems, renamed_keys=_RENAMED_KEYS)
+        self.scalars.update(
+            {
+                Identifier: identifier,
+                Seconds: parse_duration,
+                Wait: _parse_wait,
+                Argument: _parse_argument,
+                ClearedFinding: _parse_cleared,
+                TargetKind: lambda text: TargetKind(one_of(text, KINDS)),
+            }
+        )
+        self.nodes.update(
+            {
+                Condition: lambda node, _: parse_condition(node, self.problems),
+                Step | Stage: self._part,
+                tuple[Parameter, ...]: self._parameters,
+                Effect: self._effect,
+            }
+        )
+
+    def _part(self, node: Node, _: str) -> Step | Stage | None:
+        if isinstance(node.value, dict) and "playbook" in node.value:
+            return self.read(node, Stage, "stage")
+        return self.read(node, Step, "step")
+
+    def _parameters(self, node: Node, label: str) -> tuple[Parameter, ...]:
+        return tuple(self._parameter(name, child) for name, child in self.entries(node, label))
+
+    def _parameter(self, name: str, node: Node) -> Parameter:
+        """A parameter with a problem is returned as a text, so that references to it are valid."""
+        if not _NAME.fullmatch(name):
+            self.add(node.where, f"the parameter {name!r} must consist of lower-case letters, digits and _")
+        texts = self.read(node, _ParameterTexts, f"parameter {name}")
+        if texts is None:
+            return Parameter(name, ParameterType.TEXT)
+        parameter = Parameter(
+            name=name,
+            type=texts.type,
+            minimum=self._limit(node, "minimum", texts),
+            maximum=self._limit(node, "maximum", texts),
+            choices=texts.choices,
+            description=texts.description,
+        )
+        for problem in parameter.check():
+            self.add(node.where, problem)
+        if texts.default is None:
+            return parameter
         try:
-            convert(text)
+            return replace(parameter, default=parse_value(parameter, texts.default))
         except ValueError as error:
-            fields.problem(node.where if node else fields.where, f"{key}: {error}")
-    for text in dict.fromkeys(text for text in found if found.count(text) > 1):
-        fields.problem(node.where if node else fields.where, f"{key}: {text} stands twice")
-    return found
+            self.add(node.where, f"default: {error}")
+            return parameter
+
+    def _limit(self, node: Node, key: str, texts: _ParameterTexts) -> float | None:
+        text: str | None = getattr(texts, key)
+        if text is None:
+            return None
+        if texts.type in (ParameterType.TEXT, ParameterType.FLAG):
+            self.add(node.where, f"{key}: a {texts.type} has none")
+            return None
+        try:
+            return float(parse_as(texts.type, text))
+        except ValueError as error:
+            self.add(node.where, f"{key}: {error}")
+            return None
+
+    def _effect(self, node: Node, label: str) -> Effect | None:
+        """Signals are keys beside those of Effect."""
+        figures: dict[str, str] = {}
+        others: dict[str, Node] = {}
+        for key, child in self.entries(node, label):
+            if key in catalogue():
+                figures[key] = child.text or ""
+                if not _FIGURES.fullmatch(figures[key]):
+                    self.add(child.where, f"effect: {key} must be written LOW..HIGH x before")
+            else:
+                others[key] = child
+        effect = self.read_struct(Node(others, node.file, node.line), Effect, label)
+        if effect is None:
+            return None
+        effect = replace(effect, figures=figures)
+        if not str(effect):
+            self.add(node.where, "effect needs a description or the figures of a signal")
+        return effect
 
 
-def _conditions(fields: Fields, key: str, *, required: bool = True) -> tuple[Condition, ...]:
-    """A list of conditions, of at least one where it is required."""
-    node = fields.node(key, required=required)
-    if node is None:
-        return ()
-    if not isinstance(node.value, tuple) or not node.value:
-        fields.problem(node.where, f"{key!r} is a list of conditions")
-        return ()
-    parsed = [parse_condition(item, fields.problems) for item in node.value]
-    return tuple(condition for condition in parsed if condition is not None)
+def identifier(text: str) -> str:
+    """`text` if it is a valid id. Raises ValueError."""
+    if not _ID.fullmatch(text):
+        raise ValueError(f"{text!r} is not an id (lower-case words joined by - or .)")
+    return text
 
 
-def _condition(fields: Fields, key: str, *, required: bool = False) -> Condition | None:
-    node = fields.node(key, required=required)
-    return parse_condition(node, fields.problems) if node else None
-
-
-def _guards(fields: Fields) -> Guards:
-    inner = _inner(fields, "guards")
-    if inner is None:
-        return Guards()
-    usual = Guards()
-    attempts = _inner(inner, "attempts")
-    made = Guards(
-        max_targets=inner.scalar("max_targets", _counted, usual.max_targets),
-        cooldown=inner.scalar("cooldown", parse_duration, usual.cooldown),
-        attempts=attempts.scalar("count", _counted, usual.attempts, required=True) if attempts else usual.attempts,
-        per=attempts.scalar("per", parse_duration, usual.per, required=True) if attempts else usual.per,
-    )
-    for part in (inner, attempts):
-        if part is not None:
-            part.finish()
-    return made
-
-
-def _before(fields: Fields) -> float:
-    inner = _inner(fields, "before")
-    if inner is None:
-        return BEFORE
-    window = inner.scalar("window", _wait, BEFORE, required=True)
-    inner.finish()
-    return window
-
-
-def _settle(fields: Fields) -> Settle:
-    inner = _inner(fields, "settle")
-    if inner is None:
-        return Settle()
-    made = Settle(_condition(inner, "until"), inner.scalar("at_most", _wait, 0.0, required=True))
-    inner.finish()
-    return made
-
-
-def _verify(fields: Fields) -> Verify:
-    inner = _inner(fields, "verify", required=True)
-    if inner is None:
-        return Verify(())
-    made = Verify(
-        succeed=_conditions(inner, "succeed"),
-        # Without it a change that does nothing would verify whenever the load happens to fall.
-        load=_condition(inner, "load", required=True),
-        mechanism=tuple(_cleared(inner)),
-        abort=_conditions(inner, "abort", required=False),
-        hold=inner.scalar("hold", _wait, 10.0),
-        within=inner.scalar("within", _wait, 60.0),
-    )
-    inner.choice("otherwise", ("rollback",), "rollback")
-    inner.finish()
-    if made.hold > made.within:
-        inner.problem(inner.where, f"verify: {made.hold:g} s cannot hold within {made.within:g} s")
-    return made
-
-
-def _cleared(fields: Fields) -> Iterator[str]:
-    """The findings of `mechanism`, each written as `finding clear`."""
-    node = fields.node("mechanism")
-    for text in fields.texts("mechanism"):
-        known = _CLEARED.fullmatch(text)
-        if known:
-            yield known[1]
-        else:
-            fields.problem(node.where if node else fields.where, f"mechanism: {text!r} does not read `FINDING clear`")
-
-
-def _effect(fields: Fields) -> tuple[str, str]:
-    """What is expected, and by what it was measured."""
-    inner = _inner(fields, "effect", required=True)
-    if inner is None:
-        return "", ""
-    known = [inner.text("description")]
-    for signal, node in fields.items("effect"):
-        if signal in catalogue():
-            inner.node(signal)  # taken
-            if not _FIGURES.fullmatch(node.text or ""):
-                fields.problem(node.where, f"effect: {signal} reads LOW..HIGH x before")
-            known.append(f"{signal} {node.text}")
-    measured_by = inner.text("measured_by", required=True)
-    inner.finish()
-    effect = ", ".join(part for part in known if part)
-    if not effect:
-        inner.problem(inner.where, "effect: it says nothing")
-    return effect, measured_by
-
-
-def _on_failure(fields: Fields, stages: Sequence[StageOf]) -> Literal["undo-stage", "undo-all"]:
-    node = fields.node("on_failure")
-    if node is not None and not stages:
-        fields.problem(node.where, "on_failure is of playbooks with stages; steps are always undone together")
-    chosen = fields.choice("on_failure", ("undo-stage", "undo-all"), "undo-stage")
-    return "undo-all" if chosen == "undo-all" else "undo-stage"
-
-
-def _counted(text: str) -> int:
-    value = values.of_type("integer", text)
-    if not isinstance(value, int) or value < 1:
-        raise ValueError(f"{text!r} is not a count of 1 or more")
-    return value
-
-
-def _wait(text: str) -> float:
+def _parse_wait(text: str) -> float:
     seconds = parse_duration(text)
-    if not 0 < seconds <= LONGEST_WAIT:
-        raise ValueError(f"{text!r}: a wait is above 0 s and at most {LONGEST_WAIT / 60:g} min")
+    if not 0 < seconds <= MAX_WAIT:
+        raise ValueError(f"{text!r} must be greater than 0 s and at most {MAX_WAIT / 60:g} min")
     return seconds
 
 
-@dataclass(frozen=True)
-class Library:
-    """Every playbook there is, in the order of their ids. The stages that one names are in it."""
-
-    playbooks: tuple[Playbook, ...]
-
-    @cached_property
-    def by_id(self) -> Mapping[str, Playbook]:
-        return {playbook.id: playbook for playbook in self.playbooks}
-
-    def find(self, name: str) -> Playbook:
-        """The playbook called `name`. Raises UsageError with near names."""
-        if name not in self.by_id:
-            near = get_close_matches(name, self.by_id, n=3, cutoff=0.4)
-            hint = f"did you mean {', '.join(near)}?" if near else "latdoctor playbooks list shows all of them"
-            raise UsageError(f"there is no playbook {clean(name, 80)!r}", next_step=hint)
-        return self.by_id[name]
-
-    def stages(self, playbook: Playbook) -> tuple[tuple[StageOf, Playbook], ...]:
-        """The stages of `playbook`, each with the playbook that it is; none where it has steps of its own."""
-        return tuple((stage, self.by_id[stage.playbook]) for stage in playbook.stages)
-
-    def addressing(self, cause: str) -> tuple[Playbook, ...]:
-        """The playbooks that mend `cause`: the ones of least risk first."""
-        found = [playbook for playbook in self.playbooks if cause in playbook.addresses]
-        return tuple(sorted(found, key=lambda one: (RISKS.index(one.risk), DISRUPTIONS.index(one.disruption), one.id)))
+def _parse_argument(text: str) -> str:
+    referenced_parameter(text)
+    return text
 
 
-@cache
-def shipped() -> Library:
-    """The playbooks that come with latdoctor."""
-    return read_library([folder("playbooks")])
-
-
-@cache
-def shipped_playbook(name: str) -> Playbook | None:
-    """The shipped playbook `name`, as in `shipped()`, from its file and those of its stages; None if there is none.
-
-    Raises DefinitionError.
-    """
-    paths = {path.stem: path for path in folder("playbooks").glob("*.yaml")}
-    problems: list[Problem] = []
-    found: dict[str, Playbook] = {}
-    wanted = [name]
-    for one in wanted:
-        playbook = read_playbook(paths[one], problems) if one in paths and one not in found else None
-        if playbook is not None:
-            found[playbook.id] = playbook
-            wanted.extend(stage.playbook for stage in playbook.stages)
-    if name in found:
-        _check_stages(found[name], found, problems)
-    if problems:
-        raise DefinitionError(problems)
-    return _with_stages(found[name], found) if name in found else None
-
-
-def read_library(folders: Iterable[Path]) -> Library:
-    """The playbooks of all `folders` together. Raises DefinitionError with every problem of every file."""
-    problems: list[Problem] = []
-    found: dict[str, Playbook] = {}
-    for path in defined(folders, "playbooks", problems):
-        playbook = read_playbook(path, problems)
-        if playbook is not None:
-            add(found, playbook.id, playbook, playbook.where, problems)
-    for playbook in found.values():
-        _check_stages(playbook, found, problems)
-    if problems:
-        raise DefinitionError(problems, next_step="see docs/contributing.md for the format of playbooks")
-    return Library(tuple(_with_stages(found[name], found) for name in sorted(found)))
-
-
-def _with_stages(playbook: Playbook, found: Mapping[str, Playbook]) -> Playbook:
-    """With a digest that changes when one of its stages does."""
-    if not playbook.stages:
-        return playbook
-    digests = [playbook.digest, *(found[stage.playbook].digest for stage in playbook.stages)]
-    return replace(playbook, digest=hashlib.sha256("\n".join(digests).encode()).hexdigest())
-
-
-def _check_stages(playbook: Playbook, found: Mapping[str, Playbook], problems: list[Problem]) -> None:
-    for stage in playbook.stages:
-        other = found.get(stage.playbook)
-        if other is None:
-            near = get_close_matches(stage.playbook, found, n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            problems.append(Problem(stage.where, f"there is no playbook {stage.playbook!r}{hint}"))
-        elif other.stages:
-            problems.append(Problem(stage.where, f"{other.id} has stages itself: there is one level of them"))
-        else:
-            problems.extend(Problem(stage.where, what) for what in _misfits(playbook, stage, other))
-
-
-def _misfits(playbook: Playbook, stage: StageOf, other: Playbook) -> Iterable[str]:
-    """What does not go together of a playbook and one of its stages."""
-    lacking = sorted(set(playbook.targets) - set(other.targets))
-    if lacking:
-        yield f"{other.id} is not for {', '.join(lacking)}"
-    for what, order in (("risk", RISKS), ("disruption", DISRUPTIONS)):
-        mine, theirs = getattr(playbook, what), getattr(other, what)
-        if order.index(theirs) > order.index(mine):
-            yield f"{other.id} has the {what} {theirs}, and the whole only {mine}"
-    known = {parameter.name: parameter for parameter in other.parameters}
-    mine_by_name = {parameter.name: parameter for parameter in playbook.parameters}
-    for name, text in stage.given.items():
-        own = mine_by_name.get(parameters.named(text) or "")
-        if name not in known:
-            yield f"{other.id} has no parameter {name!r}"
-        elif own is not None:
-            wider = (own.type, own.choices) != (known[name].type, known[name].choices)
-            wider = wider or (own.minimum, own.maximum) != (known[name].minimum, known[name].maximum)
-            if wider:
-                yield f"{own.name} is {parameters.allowed(own)}, {name} of {other.id} {parameters.allowed(known[name])}"
-        elif parameters.named(text) is None:
-            try:
-                parameters.value_of(known[name], text)
-            except ValueError as error:
-                yield f"{other.id}: {name}: {error}"
+def _parse_cleared(text: str) -> str:
+    match = _CLEARED.fullmatch(text)
+    if match is None:
+        raise ValueError(f"{text!r} must be written `FINDING clear`")
+    return match[1]

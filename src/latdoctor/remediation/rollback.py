@@ -1,14 +1,22 @@
-"""Takes changes back, the latest first, within half a minute, or says loudly what a person has to do."""
+"""Undo of changes, the latest first: within a failed run, for a run that was killed, and on request.
+
+A run whose verification was journaled has succeeded. Of every other killed run, each change that may have been made is
+undone; whether it was made is read at the target. All of this is idempotent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from latdoctor.errors import LatdoctorError
+from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.http.client import Secret
+from latdoctor.journal.locks import LockHeldError, lock
+from latdoctor.journal.state_dir import LOCKS
+from latdoctor.remediation import run_history
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import (
     RETRY_PAUSE,
@@ -17,142 +25,267 @@ from latdoctor.remediation.change import (
     Conflict,
     Contended,
     Deadline,
+    State,
+    Undo,
     Unreachable,
     ensure,
     has_values,
     read_with_retry,
+    state_of_change,
 )
-from latdoctor.remediation.run_context import Recorder, World
-from latdoctor.remediation.run_history import Begun, Left, Touched
-from latdoctor.remediation.run_result import Outcome
-from latdoctor.remediation.target import Access
+from latdoctor.remediation.run_context import RunContext, RunJournal
+from latdoctor.remediation.run_history import ChangeLeft, ChangeRef, RollbackStarted, RunClosed, RunState
+from latdoctor.remediation.run_result import Outcome, Reason, Result
+from latdoctor.remediation.target import Access, Target
 
-WITHIN = 30.0  # seconds for all of it: what is promised
-Made = tuple[Touched, Change]
+ROLLBACK_TIMEOUT = 30.0  # seconds for all changes of a run
+_READ_TIMEOUT = 10.0  # seconds for reading all changed resources
+ReferencedChange = tuple[ChangeRef, Change]
+# Opens the target of an earlier run. Raises UsageError if its access is unknown.
+OpenTarget = Callable[[Target], RunContext]
+
+
+def recover_run(unfinished: RunState, open_target: OpenTarget) -> Result:
+    """End one run that is open. A run that still executes is left alone."""
+    try:
+        context = open_target(unfinished.plan.target)
+        with lock(context.state / LOCKS, unfinished.plan.target.key, unfinished.id):
+            run = _reread(unfinished.id, context)  # another process may have ended it meanwhile
+            if not run.open:
+                reason = f"{run.reason} (it had ended already)"
+                return Result(run.id, run.outcome or Outcome.INCOMPLETE, reason, code=run.code)
+            return _end(run, context)
+    except LockHeldError as busy:
+        reason = f"the run still executes: {busy.what}"
+        return Result(unfinished.id, Outcome.HELD, reason, busy.next_step, code=Reason.STILL_RUNNING)
+    except LatdoctorError as error:
+        manual = _manual_commands(unfinished)
+        return Result(unfinished.id, Outcome.INCOMPLETE, str(error), manual=manual, code=Reason.ERROR)
+
+
+def _manual_commands(run: RunState) -> tuple[str, ...]:
+    """The commands that undo a run; none for a verified run, which stays in effect."""
+    if run.verified:
+        return ()
+    access = Access(run.plan.target, Secret())
+    return tuple(manual_undo(run.change(ref), access) for ref in run.in_effect)
+
+
+def roll_back_run(run_id: str, open_target: OpenTarget, runs: Callable[[], tuple[RunState, ...]]) -> Result:
+    """Undo the changes of a run that are in effect. Raises UsageError for an unknown run."""
+    found = next((run for run in runs() if run.id == run_id), None)
+    if found is None:
+        raise UsageError(f"unknown run {run_id!r}", next_step="latdoctor runs list")
+    context = open_target(found.plan.target)
+    try:
+        with lock(context.state / LOCKS, found.plan.target.key, run_id):
+            all_runs = run_history.runs(context.journal.entries())
+            run = next(run for run in all_runs if run.id == run_id)
+            return _objection(run, all_runs, context) or _undo_run(
+                run, RollbackStarted("requested", True, Reason.REQUESTED), context
+            )
+    except LockHeldError as busy:
+        return Result(run_id, Outcome.REFUSED, busy.what, busy.next_step, code=Reason.LOCKED)
+
+
+def _objection(run: RunState, runs: Sequence[RunState], context: RunContext) -> Result | None:
+    """Why the rollback does not start; the run then stays what it is."""
+    if not run.in_effect:
+        next_step = f"latdoctor runs show {run.id}"
+        return Result(run.id, Outcome.REFUSED, "nothing to undo", next_step, code=Reason.NOTHING_TO_UNDO)
+    if later := run_history.superseding_run(run, runs):
+        command = "latdoctor recover" if later.open else f"latdoctor rollback {later.id}"
+        reason = f"run {later.id} has changed the same fields later"
+        return Result(run.id, Outcome.REFUSED, reason, f"first {command}", code=Reason.NEWER_RUN)
+    try:
+        _read_states(run, context)
+    except LatdoctorError as error:
+        reason = f"the target cannot be read: {error}"
+        return Result(run.id, Outcome.FAILED, reason, code=Reason.TARGET_UNREADABLE)
+    return None
+
+
+def _reread(run_id: str, context: RunContext) -> RunState:
+    return next(iter(run_history.runs(context.journal.entries(run_id))))
+
+
+def _end(run: RunState, context: RunContext) -> Result:
+    journal = RunJournal(context.journal, run.id, context.on_entry)
+    if run.verified and run.rollback is None and not _was_undone(run, context):
+        reason = "verified before it was interrupted"
+        journal.append("run.closed", RunClosed(Outcome.VERIFIED, reason, Reason.VERIFIED))
+        return Result(run.id, Outcome.VERIFIED, reason, code=Reason.VERIFIED)
+    started = run.rollback or RollbackStarted("the run was interrupted", code=Reason.INTERRUPTED)
+    if not run.in_effect:
+        outcome = Outcome.ROLLED_BACK if run.intended else Outcome.FAILED
+        reason = "nothing is left to undo" if run.intended else "nothing had been changed"
+        journal.append("run.closed", RunClosed(outcome, reason, started.code))
+        return Result(run.id, outcome, reason, code=started.code)
+    return _undo_run(run, RollbackStarted(started.reason, code=started.code), context)
+
+
+def _was_undone(run: RunState, context: RunContext) -> bool:
+    """Whether a run that is verified in the journal was undone nevertheless.
+
+    That happens if the disk fails just after that entry: the run is informed that nothing was journaled, and cannot
+    journal its rollback. Raises OperationError if the target cannot be read.
+    """
+    states = _read_states(run, context)
+    return any(state_of_change(change, state) is ChangeState.BEFORE for change, state in states)
+
+
+def _read_states(run: RunState, context: RunContext) -> list[tuple[Change, State]]:
+    """The resource state of each change that may be in effect. Raises OperationError if the target cannot be read."""
+    deadline = Deadline.after(_READ_TIMEOUT, context.clock, context.sleep)
+    changes = [change for change in map(run.change, run.in_effect) if change.undo == Undo.RESTORE]
+    states = {
+        (action, resource): read_with_retry(require_action(action).resource(context.access, resource), deadline)
+        for action, resource in {(change.action, change.resource) for change in changes}
+    }
+    return [(change, states[change.action, change.resource]) for change in changes]
+
+
+def _undo_run(run: RunState, started: RollbackStarted, context: RunContext) -> Result:
+    journal = RunJournal(context.journal, run.id, context.on_entry)
+    began = context.clock()
+    undone = undo_changes([(ref, run.change(ref)) for ref in run.in_effect], started, context, journal)
+    note = journal.try_append("run.closed", RunClosed(undone.outcome, undone.reason, started.code))
+    return Result(
+        run.id,
+        undone.outcome,
+        undone.reason,
+        next_step=undone.next_step(run.id),
+        manual=undone.manual,
+        overwrite=undone.overwrite,
+        seconds=context.clock() - began,
+        note=note,
+        code=started.code,
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
-    """How it went. `manual` are the commands for what could not be taken back, `theirs` those by which what somebody
-    else has set meanwhile would be overwritten."""
+class UndoResult:
+    """The result of a rollback. `manual` are the commands for changes that could not be undone, `overwrite` those that
+    would overwrite what other clients have set meanwhile."""
 
     outcome: Outcome
     reason: str
     manual: tuple[str, ...] = ()
-    theirs: tuple[str, ...] = ()
+    overwrite: tuple[str, ...] = ()
 
     def next_step(self, run: str) -> str:
-        """Where all that is left is somebody else's there is nothing to recover."""
-        return f"latdoctor runs show {run}" if self.theirs and not self.manual else ""
+        """Nothing is left to recover if all that remains was set by other clients."""
+        return f"latdoctor runs show {run}" if self.overwrite and not self.manual else ""
 
 
-def take_back(changes: Sequence[Made], reason: str, world: World, recorder: Recorder, *, asked: bool = False) -> Back:
-    """Brings each change to where it was. It goes on where the journal cannot be written, and where one step fails.
+def undo_changes(
+    changes: Sequence[ReferencedChange], started: RollbackStarted, context: RunContext, journal: RunJournal
+) -> UndoResult:
+    """Undo each change. Continue if the journal cannot be written, if one step fails, and after a signal or the kill
+    switch."""
+    reason = started.reason
+    required = [(ref, change) for ref, change in changes if change.undo != Undo.NONE_NEEDED]
+    if not required:
+        return UndoResult(Outcome.ROLLED_BACK, f"{reason}; nothing to undo" if changes else reason)
+    rollback = _Rollback(context, journal)
+    rollback.append("rollback.begun", started)
+    rollback.undo(required)
+    return rollback.result(reason)
 
-    Nothing stops it but its end: neither Ctrl-C nor the kill switch. `asked`: a person wanted it, and no look.
-    """
-    standing = [(touched, change) for touched, change in changes if change.undo != "none-needed"]
-    if not standing:
-        return Back(Outcome.ROLLED_BACK, f"{reason}; there was nothing to put back" if changes else reason)
-    way = _Way(world, recorder)
-    way.note("rollback.begun", Begun(reason, asked))
-    way.go(standing)
-    return way.back(reason)
 
-
-def by_hand(change: Change, access: Access) -> str:
-    """What a person types to put back what `change` has set."""
-    if change.undo == "irreversible":
-        return f"# {change.step} of {change.resource} has no way back: look at it"
+def manual_undo(change: Change, access: Access) -> str:
+    """The command by which the operator undoes `change`."""
+    if change.undo == Undo.IRREVERSIBLE:
+        return f"# {change.step} of {change.resource} is irreversible: check the target"
     return require_action(change.action).resource(access, change.resource).manual_command(change.before)
 
 
 @dataclass(slots=True)
-class _Way:
-    """The way back of one run."""
+class _Rollback:
+    """One rollback under one deadline."""
 
-    world: World
-    recorder: Recorder
+    context: RunContext
+    journal: RunJournal
     deadline: Deadline = field(init=False)
-    unsaid: str = ""  # why something could not be journaled
-    settled: set[Touched] = field(default_factory=set)
+    journal_error: str = ""
+    settled: set[ChangeRef] = field(default_factory=set)
     failed: list[tuple[Change, LatdoctorError]] = field(default_factory=list)
-    theirs: list[tuple[Change, Conflict]] = field(default_factory=list)
+    conflicts: list[tuple[Change, Conflict]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.deadline = Deadline.after(WITHIN, self.world.clock, self.world.sleep)
+        self.deadline = Deadline.after(ROLLBACK_TIMEOUT, self.context.clock, self.context.sleep)
 
-    def note(self, kind: str, body: Struct | Mapping[str, object]) -> None:
-        self.unsaid = self.recorder.note_if_possible(kind, body) or self.unsaid
+    def append(self, kind: str, body: Struct | Mapping[str, object]) -> None:
+        self.journal_error = self.journal.try_append(kind, body) or self.journal_error
 
-    def go(self, changes: Sequence[Made]) -> None:
-        """Round after round: what has not answered is tried again once all others have been."""
-        pending, silent = tuple(changes), self._round(changes)
+    def undo(self, changes: Sequence[ReferencedChange]) -> None:
+        """Retry the changes without a response once all others have been tried, until the deadline."""
+        pending, errors = tuple(changes), self._try_all(changes)
         while True:
-            pending = tuple((touched, change) for touched, change in pending if touched not in self.settled)
+            pending = tuple((ref, change) for ref, change in pending if ref not in self.settled)
             if not pending or self.deadline.left <= RETRY_PAUSE:
                 break
-            silent = self._round(pending)
+            errors = self._try_all(pending)
         for _, change in pending:
-            self._give_up(change, silent[change.resource])
+            self._record_failure(change, errors[change.resource])
 
-    def back(self, reason: str) -> Back:
-        """How it went, for the reason why it was done."""
-        if not self.failed and not self.theirs:
-            return Back(Outcome.ROLLED_BACK, f"{reason}; {self.unsaid}" if self.unsaid else reason)
+    def result(self, reason: str) -> UndoResult:
+        if not self.failed and not self.conflicts:
+            text = f"{reason}; {self.journal_error}" if self.journal_error else reason
+            return UndoResult(Outcome.ROLLED_BACK, text)
         failed = "; ".join(f"{change.step}: {error}" for change, error in self.failed)
-        theirs = "; ".join(f"{change.step}: {conflict}" for change, conflict in self.theirs)
-        parts = [reason, f"NOT taken back: {failed}" if failed else "", f"left as it is: {theirs}" if theirs else ""]
-        access = self.world.access
-        return Back(
+        left = "; ".join(f"{change.step}: {conflict}" for change, conflict in self.conflicts)
+        parts = [reason, f"NOT rolled back: {failed}" if failed else "", f"left as it is: {left}" if left else ""]
+        access = self.context.access
+        return UndoResult(
             Outcome.INCOMPLETE,
             "; ".join(filter(None, parts)),
-            tuple(by_hand(change, access) for change, _ in self.failed),
-            tuple(by_hand(change, access) for change, _ in self.theirs),
+            tuple(manual_undo(change, access) for change, _ in self.failed),
+            tuple(manual_undo(change, access) for change, _ in self.conflicts),
         )
 
-    def _round(self, changes: Sequence[Made]) -> dict[str, LatdoctorError]:
-        """The resources that did not answer. Each has its share of the time, so that one does not use up all of it."""
-        silent: dict[str, LatdoctorError] = {}
-        for number, (touched, change) in enumerate(changes):
-            if change.resource in silent:
+    def _try_all(self, changes: Sequence[ReferencedChange]) -> dict[str, LatdoctorError]:
+        """The errors of the resources without a response. Each has its share of the time, so none uses up all of it."""
+        errors: dict[str, LatdoctorError] = {}
+        for number, (ref, change) in enumerate(changes):
+            if change.resource in errors:
                 continue
-            rest = {one.resource for _, one in changes[number:]} - silent.keys()
-            share = Deadline.after(self.deadline.left / len(rest), self.world.clock, self.world.sleep)
+            rest = {one.resource for _, one in changes[number:]} - errors.keys()
+            share = Deadline.after(self.deadline.left / len(rest), self.context.clock, self.context.sleep)
             try:
-                self._one(touched, change, share)
+                self._try(ref, change, share)
             except (Unreachable, Contended) as error:
-                silent[change.resource] = error
+                errors[change.resource] = error
             else:
-                self.settled.add(touched)
-        return silent
+                self.settled.add(ref)
+        return errors
 
-    def _one(self, touched: Touched, change: Change, deadline: Deadline) -> None:
-        """Raises Unreachable and Contended, after which it may be tried again."""
-        self.note("undo.intended", touched)
+    def _try(self, ref: ChangeRef, change: Change, deadline: Deadline) -> None:
+        """Raises Unreachable and Contended, after which it may be retried."""
+        self.append("undo.intended", ref)
         try:
-            _put_back(change, self.world.access, deadline)
+            _restore(change, self.context.access, deadline)
         except (Unreachable, Contended):
             raise
         except Conflict as conflict:
-            self.theirs.append((change, conflict))
-            self.note("undo.left", Left(touched.stage, touched.index, change.step, str(conflict)))
+            self.conflicts.append((change, conflict))
+            self.append("undo.left", ChangeLeft(ref.stage, ref.index, change.step, str(conflict)))
         except LatdoctorError as error:
-            self._give_up(change, error)
-            if change.undo == "irreversible":  # no recovery will do it either
-                self.note("undo.left", Left(touched.stage, touched.index, change.step, str(error)))
+            self._record_failure(change, error)
+            if change.undo == Undo.IRREVERSIBLE:  # a recovery cannot undo it either
+                self.append("undo.left", ChangeLeft(ref.stage, ref.index, change.step, str(error)))
         else:
-            self.note("undo.made", touched)
+            self.append("undo.made", ref)
 
-    def _give_up(self, change: Change, error: LatdoctorError) -> None:
+    def _record_failure(self, change: Change, error: LatdoctorError) -> None:
         self.failed.append((change, error))
-        self.note("undo.failed", {"step": change.step, "why": str(error)})
+        self.append("undo.failed", {"step": change.step, "why": str(error)})
 
 
-def _put_back(change: Change, access: Access, deadline: Deadline) -> None:
-    """Each field that still has our value. Raises Conflict where one has neither that nor the one from before."""
-    if change.undo == "irreversible":
-        raise LatdoctorError("it cannot be taken back", where=change.resource)
+def _restore(change: Change, access: Access, deadline: Deadline) -> None:
+    """Restore each field that still has our value. Raises Conflict if a field has neither our value nor the old one."""
+    if change.undo == Undo.IRREVERSIBLE:
+        raise LatdoctorError("the change is irreversible", where=change.resource)
     resource = require_action(change.action).resource(access, change.resource)
     try:
         ensure(change, ChangeState.BEFORE, resource, deadline, fenced=True)

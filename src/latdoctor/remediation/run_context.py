@@ -1,4 +1,4 @@
-"""What a run is given: the journal, a way to look, a way in, clocks. The command line puts it together."""
+"""What a run depends on: the journal, access to the target, observations and clocks. The command line provides it."""
 
 from __future__ import annotations
 
@@ -23,93 +23,95 @@ from latdoctor.remediation.observation import Observe
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.target import Access
 
+EntryListener = Callable[[JournalEntry], None]
 
-class Recorder:
-    """Journals what happens in `run`, then tells it."""
 
-    def __init__(self, journal: Journal, run: str, tell: Callable[[JournalEntry], None]) -> None:
+class RunJournal:
+    """Appends entries of one run to the journal, then passes them to a listener."""
+
+    def __init__(self, journal: Journal, run: str, on_entry: EntryListener) -> None:
         self._journal = journal
         self.run = run
-        self._tell = tell
+        self._on_entry = on_entry
 
-    def note(self, kind: str, body: Struct | Mapping[str, object]) -> None:
-        """It is on the disk when this returns. Raises JournalError."""
-        self._tell(self._journal.append(self.run, kind, body))
+    def append(self, kind: str, body: Struct | Mapping[str, object]) -> None:
+        """The entry is on disk when this returns. Raises JournalError."""
+        self._on_entry(self._journal.append(self.run, kind, body))
 
-    def note_if_possible(self, kind: str, body: Struct | Mapping[str, object]) -> str:
-        """The same for what must go on without: taking back is safe, for what it undoes was journaled. Why not, else
-        empty.
+    def try_append(self, kind: str, body: Struct | Mapping[str, object]) -> str:
+        """Append and return the error, else an empty string.
+
+        For a rollback, which continues without the journal: what it undoes was journaled before.
         """
         try:
-            self.note(kind, body)
+            self.append(kind, body)
         except JournalError as error:
             return f"the journal could not be written: {error}"
         return ""
 
 
-T = TypeVar("T")
-BEAT = 0.1  # seconds between two looks at whether to stop
-
-
 @dataclass(frozen=True, slots=True)
-class World:
-    """`tell` hears every entry as it is journaled, and the run waits for it: what may stand still (a terminal) is told
-    through `aside.aside`. `stop` says why the run shall end now, else nothing.
+class RunContext:
+    """The environment of a run.
 
-    `begun` is told the run's name before anything of it is journaled; `procedure` says what an SOP does not permit yet.
+    `on_entry` receives every entry once it is journaled, and the run waits for it: a listener that may block, such as
+    a terminal, must be wrapped in `nonblocking`. `stop_reason` returns why the run must end now, else an empty string.
+    `on_start` receives the run's id before its first entry. `sop_refusal` returns what the SOP does not permit yet.
     """
 
     journal: Journal
     state: Path
     access: Access
     observe: Observe
-    keep: Callable[[Bundle, Path], None]
-    tell: Callable[[JournalEntry], None] = lambda _: None
-    stop: Callable[[], str] = lambda: ""
+    save_bundle: Callable[[Bundle, Path], None]
+    on_entry: EntryListener = lambda _: None
+    stop_reason: Callable[[], str] = lambda: ""
     approved: bool = False
-    begun: Callable[[str], None] = lambda _: None
-    procedure: Callable[[Plan], Refusal | None] = lambda _: None
+    on_start: Callable[[str], None] = lambda _: None
+    sop_refusal: Callable[[Plan], Refusal | None] = lambda _: None
     now: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = field(default=time.sleep)
 
 
-class Stopped(Exception):  # noqa: N818 - what happened; it never leaves this package
-    """Somebody wants the run to end."""
+class Stopped(Exception):  # noqa: N818 - an event, not a mistake; it never leaves this package
+    """The operator has requested the end of the run."""
 
 
-def beside(call: Callable[[], T], seconds: float, stop: Callable[[], str]) -> T:
-    """What `call` gives, within `seconds`; it is left behind where it takes longer or the run shall stop.
+T = TypeVar("T")
+_STOP_POLL_INTERVAL = 0.1  # seconds between two checks of the stop reason
+
+
+def call_with_timeout(call: Callable[[], T], seconds: float, stop_reason: Callable[[], str]) -> T:
+    """Return the result of `call`; abandon it after `seconds` or if the run must stop.
 
     Raises what `call` raises, OperationError after `seconds`, and Stopped.
     """
-    work = Beside(call, "latdoctor-look")
+    work = Beside(call, "latdoctor-observe")
     until = time.monotonic() + seconds
-    while not work.wait(BEAT):
-        if why := stop():
+    while not work.wait(_STOP_POLL_INTERVAL):
+        if why := stop_reason():
             raise Stopped(why)
         if time.monotonic() > until:
-            raise OperationError(f"the look did not end within {seconds:.0f} s")
+            raise OperationError(f"the observation did not end within {seconds:.0f} s")
     return work.outcome()
 
 
-MOST = 1000  # entries that wait to be told; what comes then is not told, and stands in the journal
-LAST = 1.0  # seconds in the end for what still waits
-
-Tell = Callable[[JournalEntry], None]
+MAX_QUEUED = 1000  # entries; later ones are not printed and are in the journal only
+_FLUSH_SECONDS = 1.0  # for the entries that are still queued at the end
 
 
 @contextmanager
-def aside(tell: Tell) -> Iterator[Tell]:
-    """`tell` on a thread of its own. What it raises ends the telling and nothing else."""
-    waiting: queue.Queue[JournalEntry | None] = queue.Queue(MOST)
+def nonblocking(listener: EntryListener) -> Iterator[EntryListener]:
+    """Run `listener` on a thread of its own, which ends on an OSError or ValueError of the listener."""
+    waiting: queue.Queue[JournalEntry | None] = queue.Queue(MAX_QUEUED)
     ended = threading.Event()
 
     def work() -> None:
         try:
             while (entry := waiting.get()) is not None:
-                tell(entry)
-        except (OSError, ValueError):  # the screen has gone, or its file was closed
+                listener(entry)
+        except (OSError, ValueError):  # the terminal has gone, or its file was closed
             return
         finally:
             ended.set()
@@ -117,12 +119,12 @@ def aside(tell: Tell) -> Iterator[Tell]:
     def put(entry: JournalEntry | None) -> None:
         try:
             waiting.put_nowait(entry)
-        except queue.Full:  # it stands in the journal all the same
+        except queue.Full:  # the journal has the entry
             return
 
-    threading.Thread(target=work, name="latdoctor-telling", daemon=True).start()
+    threading.Thread(target=work, name="latdoctor-progress", daemon=True).start()
     try:
         yield put
     finally:
         put(None)
-        ended.wait(LAST)
+        ended.wait(_FLUSH_SECONDS)

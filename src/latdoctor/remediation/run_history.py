@@ -1,4 +1,4 @@
-"""What the journal says of the runs so far."""
+"""The runs so far, reconstructed from the journal, and each of their entries as one line of text."""
 
 from __future__ import annotations
 
@@ -11,38 +11,41 @@ from msgspec import Struct
 
 from latdoctor.conditions.evaluator import HOLDS, show
 from latdoctor.journal.entry import JournalEntry, unix_seconds
-from latdoctor.remediation.change import Change
-from latdoctor.remediation.observation import Judged
+from latdoctor.remediation.change import Change, Undo
+from latdoctor.remediation.observation import ConditionResult
 from latdoctor.remediation.planner import Plan
-from latdoctor.remediation.run_result import ABORT, Measure, Outcome
+from latdoctor.remediation.run_result import Measure, Outcome, Reason, WindowStatus
 from latdoctor.remediation.target import Target, canonical_url
 
 Body = TypeVar("Body")
-FieldAt = tuple[str, str]  # the resource, as `canonical` spells it, and the name
+FieldKey = tuple[str, str]  # canonical id of the resource, name of the field
 
 
-class Opened(Struct, frozen=True):
+class RunOpened(Struct, frozen=True):
+    """Entry `run.opened`."""
+
     plan: Plan
     digest: str
     pid: int
 
 
-class Touched(Struct, frozen=True):
-    """A change of the plan: the stage, and which of its changes."""
+class ChangeRef(Struct, frozen=True):
+    """A change of the plan: the index of its stage, and its index in the stage."""
 
     stage: int
     index: int
 
 
-class Begun(Struct, frozen=True):
-    """Why a run is taken back; `asked` where a person wanted it, and not because it had not proved itself."""
+class RollbackStarted(Struct, frozen=True):
+    """Entry `rollback.begun`. `requested`: by the operator, not because of a failed verification."""
 
     reason: str
-    asked: bool = False
+    requested: bool = msgspec.field(default=False, name="asked")
+    code: Reason | None = None
 
 
-class Left(Struct, frozen=True):
-    """A change that is left as it is, for good: somebody else has set it since, or it has no way back."""
+class ChangeLeft(Struct, frozen=True):
+    """Entry `undo.left`: a change that is not undone, because another client has modified it or it is irreversible."""
 
     stage: int
     index: int
@@ -50,52 +53,56 @@ class Left(Struct, frozen=True):
     why: str
 
 
-class Closed(Struct, frozen=True):
+class RunClosed(Struct, frozen=True):
+    """Entry `run.closed`."""
+
     outcome: Outcome
     reason: str = ""
+    code: Reason | None = None
 
 
 @dataclass(slots=True)
 class RunState:
-    """One run, as its entries add up."""
+    """The state of one run after all its entries."""
 
     id: str
     plan: Plan
     opened_at: float  # unix seconds
     ended_at: float | None = None
-    intended: list[Touched] = field(default_factory=list)
-    undone: set[Touched] = field(default_factory=set)  # or left to whoever has set it since
+    intended: list[ChangeRef] = field(default_factory=list)
+    undone: set[ChangeRef] = field(default_factory=set)  # or left, because another client has modified it
     verified: bool = False
-    begun: Begun | None = None  # the first taking back: the later ones go on with it
+    rollback: RollbackStarted | None = None  # the first one; later ones continue it
     outcome: Outcome | None = None
     reason: str = ""
+    code: Reason | None = None
 
     @property
     def open(self) -> bool:
-        """Whether it has to be brought to an end: it was killed, or could not take everything back and still may."""
-        return self.outcome is None or (self.outcome is Outcome.INCOMPLETE and bool(self.standing))
+        """Whether `recover` must end it: it was killed, or its rollback is incomplete and can be continued."""
+        return self.outcome is None or (self.outcome is Outcome.INCOMPLETE and bool(self.in_effect))
 
     @property
-    def asked(self) -> bool:
-        """Whether a person has stopped it or had it taken back: that says nothing of the playbook."""
-        return self.begun is not None and self.begun.asked
+    def rolled_back_on_request(self) -> bool:
+        """Whether the operator stopped it or rolled it back: that is no result of the playbook."""
+        return self.rollback is not None and self.rollback.requested
 
     @property
-    def standing(self) -> tuple[Touched, ...]:
-        """The changes that may stand, the latest first: what has to be taken back."""
-        may = (touched for touched in reversed(self.intended) if touched not in self.undone)
-        return tuple(touched for touched in may if self.change(touched).undo != "none-needed")
+    def in_effect(self) -> tuple[ChangeRef, ...]:
+        """The changes that may be in effect and would have to be undone, the latest first."""
+        remaining = (ref for ref in reversed(self.intended) if ref not in self.undone)
+        return tuple(ref for ref in remaining if self.change(ref).undo != Undo.NONE_NEEDED)
 
-    def change(self, touched: Touched) -> Change:
-        return self.plan.stages[touched.stage].changes[touched.index]
+    def change(self, ref: ChangeRef) -> Change:
+        return self.plan.stages[ref.stage].changes[ref.index]
 
 
 def runs(entries: Iterable[JournalEntry]) -> tuple[RunState, ...]:
-    """Every run that was opened, oldest first."""
+    """Every opened run, oldest first."""
     found: dict[str, RunState] = {}
     for entry in entries:
         if entry.kind == "run.opened":
-            found[entry.run] = RunState(entry.run, _body(entry, Opened).plan, unix_seconds(entry.at))
+            found[entry.run] = RunState(entry.run, _body(entry, RunOpened).plan, unix_seconds(entry.at))
         elif entry.run in found:
             _add(found[entry.run], entry)
     return tuple(found.values())
@@ -104,56 +111,57 @@ def runs(entries: Iterable[JournalEntry]) -> tuple[RunState, ...]:
 def _add(run: RunState, entry: JournalEntry) -> None:
     match entry.kind:
         case "change.intended":
-            touched = _body(entry, Touched)
-            if touched not in run.intended:
-                run.intended.append(touched)
-            run.undone.discard(touched)
+            ref = _body(entry, ChangeRef)
+            if ref not in run.intended:
+                run.intended.append(ref)
+            run.undone.discard(ref)
         case "undo.made" | "undo.left":
-            run.undone.add(_body(entry, Touched))
+            run.undone.add(_body(entry, ChangeRef))
         case "verify.passed":
             run.verified = True
         case "rollback.begun":
-            run.begun = run.begun or _body(entry, Begun)
+            run.rollback = run.rollback or _body(entry, RollbackStarted)
             run.verified, run.outcome = False, None
         case "run.closed":
-            closed = _body(entry, Closed)
-            run.outcome, run.reason, run.ended_at = closed.outcome, closed.reason, unix_seconds(entry.at)
+            closed = _body(entry, RunClosed)
+            run.outcome, run.reason, run.code = closed.outcome, closed.reason, closed.code
+            run.ended_at = unix_seconds(entry.at)
 
 
 def unfinished(known: Iterable[RunState], target: Target) -> RunState | None:
-    """The first of the runs on `target` that has to be brought to an end before another may begin there."""
+    """The first run on `target` that must be recovered before another one may start there."""
     return next((run for run in known if run.open and run.plan.target.key == target.key), None)
 
 
-def overset(runs: Sequence[RunState]) -> Mapping[str, frozenset[FieldAt]]:
-    """By run: the fields that a later one of `runs` (oldest first) has set too, and that stand as that one set them."""
-    later: frozenset[FieldAt] = frozenset()
-    found: dict[str, frozenset[FieldAt]] = {}
+def superseded_fields(runs: Sequence[RunState]) -> Mapping[str, frozenset[FieldKey]]:
+    """By run: the fields that a later one of `runs` (oldest first) has changed too and that are still in effect."""
+    later: frozenset[FieldKey] = frozenset()
+    found: dict[str, frozenset[FieldKey]] = {}
     for run in reversed(runs):
         found[run.id] = later
         later |= _fields(run)
     return found
 
 
-def changed_after(run: RunState, others: Iterable[RunState]) -> RunState | None:
-    """The latest run after `run` whose changes stand on a field that `run` has set too; None where there is none."""
+def superseding_run(run: RunState, others: Iterable[RunState]) -> RunState | None:
+    """The latest run after `run` with a change in effect on a field that `run` has changed too."""
     mine = _fields(run)
     later = (one for one in others if one.opened_at >= run.opened_at and one.id != run.id)
     return next((one for one in reversed(tuple(later)) if mine & _fields(one)), None)
 
 
-def _fields(run: RunState) -> set[FieldAt]:
-    standing = (run.change(touched) for touched in run.standing)
-    return {field_at(change.resource, field.name) for change in standing for field in change.fields}
+def _fields(run: RunState) -> set[FieldKey]:
+    changes = (run.change(ref) for ref in run.in_effect)
+    return {field_key(change.resource, field.name) for change in changes for field in change.fields}
 
 
-def field_at(resource: str, name: str) -> FieldAt:
-    """A field, however its resource is spelled."""
+def field_key(resource: str, name: str) -> FieldKey:
+    """The key of a field, the same for every spelling of its resource."""
     return canonical_url(resource), name
 
 
-def last_reset(entries: Iterable[JournalEntry]) -> float:
-    """When a human last closed the circuit breaker, unix seconds; 0 where nobody did."""
+def last_breaker_reset(entries: Iterable[JournalEntry]) -> float:
+    """When the operator last reset the circuit breaker, in unix seconds; 0 for never."""
     return max((unix_seconds(entry.at) for entry in entries if entry.kind == "breaker.reset"), default=0.0)
 
 
@@ -161,58 +169,59 @@ def _body(entry: JournalEntry, kind: type[Body]) -> Body:
     return msgspec.json.decode(entry.body, type=kind)
 
 
-_LINES = {
-    "run.opened": "run {run}: watching before anything is changed",
-    "evidence.kept": "evidence kept: {path}",
-    "before.longer": "few are answered: each look takes {seconds:g} s instead of {usual:g} s, so that it tells enough",
-    "stage.skipped": "stage {playbook} skipped: what it mends is not to be seen",
+_TEXTS = {
+    "run.opened": "run {run}: observing before the change",
+    "evidence.kept": "evidence saved: {path}",
+    "before.longer": "few requests are answered: observations last {seconds:g} s instead of {usual:g} s",
+    "stage.skipped": "stage {playbook} skipped: its cause is not present",
     "stage.verified": "stage {playbook} verified",
     "verify.passed": "verified",
     "verify.failed": "not verified: {reason}",
-    "rollback.begun": "taking back: {reason}",
-    "undo.failed": "NOT taken back: {step}: {why}",
+    "rollback.begun": "rolling back: {reason}",
+    "undo.failed": "NOT rolled back: {step}: {why}",
     "undo.left": "left as it is: {step}: {why}",
     "run.refused": "refused: {reason} (guard {guard})",
     "run.closed": "ended: {outcome}",
 }
-_TOUCHED = {
+_CHANGE_TEXTS = {
     "change.intended": "changing",
     "change.made": "changed",
-    "undo.intended": "putting back",
-    "undo.made": "put back",
+    "undo.intended": "undoing",
+    "undo.made": "undone",
 }
 
 
-def line_of(entry: JournalEntry, plan: Plan | None = None) -> str:
-    """What `entry` says; its kind where this version does not know it.
+def entry_text(entry: JournalEntry, plan: Plan | None = None) -> str:
+    """The text of `entry`; its kind if this version does not know it.
 
-    Raises KeyError, msgspec.ValidationError for an entry that another version wrote otherwise.
+    Raises KeyError, msgspec.ValidationError for an entry with the body of another version.
     """
     body: dict[str, Any] = msgspec.json.decode(entry.body)
-    if entry.kind in _TOUCHED:
-        return _touched(entry.kind, body, plan)
+    if entry.kind in _CHANGE_TEXTS:
+        return _change_text(entry.kind, body, plan)
     if entry.kind == "before.measured":
-        return "before: " + ", ".join(_measured(msgspec.convert(one, Measure)) for one in body["measures"][:4])
+        return "before: " + ", ".join(_measure_text(msgspec.convert(one, Measure)) for one in body["measures"][:4])
     if entry.kind == "settled":
-        return "settled" if body["settled"] else "not settled in time; judging it as it is"
+        return "settled" if body["settled"] else "did not settle in time; verifying anyway"
     if entry.kind == "verify.window":
-        return f"window: {body['status']}" + (f" ({_why(body)})" if _why(body) else "")
-    return _LINES.get(entry.kind, entry.kind).format(**{**body, "run": entry.run})
+        return f"window: {body['status']}" + (f" ({_window_reason(body)})" if _window_reason(body) else "")
+    return _TEXTS.get(entry.kind, entry.kind).format(**{**body, "run": entry.run})
 
 
-def _measured(one: Measure) -> str:
+def _measure_text(one: Measure) -> str:
     return f"{one.signal} {show(one.signal, one.before)}"
 
 
-def _touched(kind: str, body: dict[str, Any], plan: Plan | None) -> str:
+def _change_text(kind: str, body: dict[str, Any], plan: Plan | None) -> str:
     step = f"change {body['index'] + 1}"
     if plan is not None:
         step = plan.stages[body["stage"]].changes[body["index"]].step
-    return f"{_TOUCHED[kind]} {step}"
+    return f"{_CHANGE_TEXTS[kind]} {step}"
 
 
-def _why(body: dict[str, Any]) -> str:
+def _window_reason(body: dict[str, Any]) -> str:
     if "why" in body:
         return str(body["why"])
-    conditions = msgspec.convert(body.get("conditions", ()), tuple[Judged, ...])
-    return "; ".join(one.told for one in conditions if (one.status == HOLDS) is (body["status"] == ABORT))
+    conditions = msgspec.convert(body.get("conditions", ()), tuple[ConditionResult, ...])
+    aborted = body["status"] == WindowStatus.ABORT
+    return "; ".join(one.summary for one in conditions if (one.status == HOLDS) is aborted)

@@ -1,47 +1,93 @@
-"""How a run ended."""
+"""The result of a run: its outcome, the code of its reason, and the measurements before and after the change."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 
-from msgspec import Struct
+from msgspec import Struct, field
 
-from latdoctor.remediation.observation import (
-    Judged,
-)
+from latdoctor.conditions.evaluator import show
+from latdoctor.remediation.observation import ConditionResult, Observation, left_signals
+from latdoctor.remediation.playbook import Playbook
 
 
 class Outcome(StrEnum):
-    """Each with its exit code."""
+    """How a run, a rollback or a recovery ended. Each has an exit code."""
 
     PLANNED = "planned"
     VERIFIED = "verified"
     FAILED = "failed"  # nothing was changed
     ROLLED_BACK = "rolled-back"
-    PARTLY = "partly-rolled-back"  # stages that were verified before the one that failed stay
-    HELD = "held"  # a human must decide
+    PARTLY_ROLLED_BACK = "partly-rolled-back"  # stages that were verified before the failed one stay in effect
+    HELD = "held"  # waits for a decision of the operator
     REFUSED = "refused"  # by a guard
-    INCOMPLETE = "incomplete"  # what was changed is not known to be taken back
+    INCOMPLETE = "incomplete"  # a change may still be in effect although it should be rolled back
 
     @property
     def exit_code(self) -> int:
-        return _EXIT[self]
+        return _EXIT_CODES[self]
 
 
-_EXIT = {
+_EXIT_CODES = {
     Outcome.PLANNED: 0,
     Outcome.VERIFIED: 0,
     Outcome.FAILED: 1,
     Outcome.ROLLED_BACK: 3,
-    Outcome.PARTLY: 3,
+    Outcome.PARTLY_ROLLED_BACK: 3,
     Outcome.HELD: 4,
     Outcome.REFUSED: 5,
     Outcome.INCOMPLETE: 6,
 }
 
 
+class Reason(StrEnum):
+    """Why a run ended as it did. The text of a result is for people; decisions use this code."""
+
+    VERIFIED = "verified"
+    # Guards, before anything is touched.
+    KILL_SWITCH = "kill-switch"
+    LOCKED = "lock"
+    UNFINISHED_RUN = "unfinished"
+    NO_CHANGE = "no-change"
+    PLAN_OUTDATED = "plan"
+    LOW_CERTAINTY = "certainty"
+    EVIDENCE_OUTDATED = "age"
+    HIGH_RISK = "risk"
+    NOT_PERMITTED_BY_SOP = "sop"
+    COOLDOWN = "cooldown"
+    ATTEMPTS = "attempts"
+    CIRCUIT_BREAKER = "circuit-breaker"
+    TARGET_MODIFIED = "drift"
+    # The observations before the change.
+    PRECONDITION = "precondition"
+    NOT_VERIFIABLE = "not-verifiable"
+    ALREADY_MET = "already-met"
+    CAUSE_ABSENT = "cause-absent"
+    RECOVERING = "recovering-on-its-own"
+    # The change and its verification.
+    MODIFIED_BY_OTHER_CLIENT = "modified-by-other-client"
+    TARGET_REJECTED = "target-rejected"
+    NO_IMPROVEMENT = "no-improvement"
+    INCONCLUSIVE = "inconclusive"
+    NOT_SUSTAINED = "not-sustained"
+    NOT_OBSERVED = "not-observed"
+    ABORT_CONDITION = "abort-condition"
+    CHANGE_LOST = "change-lost"
+    # Other.
+    STOPPED = "stopped"
+    INTERRUPTED = "interrupted"
+    REQUESTED = "requested"
+    NOTHING_TO_UNDO = "nothing-to-undo"
+    NEWER_RUN = "newer-run"
+    TARGET_UNREADABLE = "target-unreadable"
+    STILL_RUNNING = "still-running"
+    ERROR = "error"
+    DEFECT = "defect"
+
+
 class Measure(Struct, frozen=True):
-    """One signal of one subject before the change and in the last look after it, in base units."""
+    """One signal of one subject before the change and in the last observation after it, in base units."""
 
     signal: str
     subject: str
@@ -50,21 +96,85 @@ class Measure(Struct, frozen=True):
 
 
 class Result(Struct, frozen=True):
-    """What a run, a rollback or a recovery came to."""
+    """The result of a run, a rollback or a recovery."""
 
     run: str
     outcome: Outcome
     reason: str
     next_step: str = ""
-    manual: tuple[str, ...] = ()  # what a person types where we could not
-    theirs: tuple[str, ...] = ()  # what would overwrite what somebody else has set meanwhile
-    last: tuple[Judged, ...] = ()  # how the conditions stood in the last look
+    manual: tuple[str, ...] = ()  # commands for the operator that undo what could not be undone
+    overwrite: tuple[str, ...] = field(default=(), name="theirs")  # commands that overwrite values of other clients
+    last: tuple[ConditionResult, ...] = ()  # the conditions in the last observation
     measures: tuple[Measure, ...] = ()
     seconds: float = 0.0
     note: str = ""
     target: str = ""
     playbook: str = ""
-    unmet: tuple[str, ...] = ()  # of a run that verified: what of the SLO its last look does not show as met
+    unmet: tuple[str, ...] = ()  # of a verified run: parts of the SLO that its last observation does not show as met
+    code: Reason | None = None
 
 
-SUCCESS, FAILURE, INCONCLUSIVE, ABORT = "success", "failure", "inconclusive", "abort"
+class WindowStatus(StrEnum):
+    """The result of one window of a verification."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    INCONCLUSIVE = "inconclusive"
+    ABORT = "abort"
+    UNKNOWN = "unknown"  # the window has no data
+
+
+PAIN_SIGNALS = ("latency.p99", "error.ratio", "arrival.rate", "queue.depth")
+_SLO_TERMS = (("latency.p99", "slo.p99", "P99"), ("error.ratio", "slo.error_ratio", "error ratio"))
+_NOTABLE_ERROR_RATIO = 0.01  # reported even without an SLO
+
+
+def measures_of(
+    playbook: Playbook, before: Observation | None, after: Observation | None = None
+) -> tuple[Measure, ...]:
+    """The signals of the playbook's verification and `PAIN_SIGNALS`, as far as they were measured before the change."""
+    if before is None:
+        return ()
+    verify = playbook.verify
+    signals = (*PAIN_SIGNALS, *left_signals([*verify.succeed, *verify.abort]))
+    now = after.values if after else {}
+    return tuple(
+        Measure(signal, subject, value, now.get((signal, subject)))
+        for name in dict.fromkeys(signals)
+        for (signal, subject), value in before.values.items()
+        if signal == name
+    )
+
+
+def slo_violations(measures: Sequence[Measure], slo: Mapping[str, float]) -> tuple[str, ...]:
+    """The parts of `slo` (slo.p99 in seconds, slo.error_ratio) that the last observation violates or does not show.
+
+    Without an SLO for it, the error ratio is reported if it is higher than before the change.
+    """
+    found: list[str] = []
+    for signal, term, label in _SLO_TERMS:
+        matching = [one for one in measures if one.signal == signal]
+        if term in slo and not matching:
+            found.append(f"{label} was not measured: whether it meets the SLO is unknown")
+        elif term in slo:
+            found += _violations(matching, slo[term], label)
+        elif signal == "error.ratio":
+            found += _increases(matching, label)
+    return tuple(found)
+
+
+def _violations(measures: Sequence[Measure], limit: float, label: str) -> Iterator[str]:
+    for one in measures:
+        subject = f"{label}{f' of {one.subject}' if len(measures) > 1 else ''}"
+        allowed = show(one.signal, limit)
+        if one.after is None:
+            yield f"{subject} was not measured after the change: whether it meets the SLO of {allowed} is unknown"
+        elif one.after > limit:
+            yield f"{subject} {show(one.signal, one.after)} still exceeds the SLO of {allowed}"
+
+
+def _increases(measures: Sequence[Measure], label: str) -> Iterator[str]:
+    for one in measures:
+        if one.after is not None and one.after >= _NOTABLE_ERROR_RATIO and one.after > one.before:
+            subject = f"{label}{f' of {one.subject}' if len(measures) > 1 else ''}"
+            yield f"{subject} {show(one.signal, one.after)}, {show(one.signal, one.before)} before the change"

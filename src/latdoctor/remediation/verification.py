@@ -1,19 +1,17 @@
-"""Whether a change has helped: window after window, until it has for long enough, or the time is over.
+"""Verification of a change: observe window after window until it has succeeded for long enough or the time is over.
 
-Three outcomes of one window. It speaks for the change only where all of it holds; a window in which something is
-unknown, or in which the load moved, tells nothing and is no success.
-
-Before the change several windows are seen, as long as each of those that verify, and the change has to beat every one
-of them: what swings by itself was seen low as well as high, and its falling back from a peak proves nothing.
+A window counts as a success only if all conditions hold. A window with an unknown condition, or under another load, is
+inconclusive and no success. Several windows of the same length are observed before the change, and the change must beat
+every one of them: a signal that fluctuates, or falls back from a peak, verifies nothing.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import replace
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Constant, Reference, SignalTerm
 from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
@@ -21,325 +19,325 @@ from latdoctor.detectors.quantiles import observation_shortfall
 from latdoctor.errors import LatdoctorError
 from latdoctor.remediation import guards
 from latdoctor.remediation.change import Deadline
-from latdoctor.remediation.measures import ALWAYS
 from latdoctor.remediation.observation import (
-    Judged,
+    ConditionResult,
     Observation,
-    Remembered,
-    any_holds,
-    cleared,
-    judged,
-    signals_judged,
+    SignalValues,
+    evaluate_all,
+    evaluate_any,
+    evaluate_cleared,
+    left_signals,
 )
 from latdoctor.remediation.playbook import Settle, Verify
-from latdoctor.remediation.run_context import Recorder, Stopped, World, beside
-from latdoctor.remediation.run_result import ABORT, FAILURE, INCONCLUSIVE, SUCCESS, Outcome
+from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped, call_with_timeout
+from latdoctor.remediation.run_result import PAIN_SIGNALS, Outcome, Reason, WindowStatus
 
-# A service that completes so many times as much as comes is working off what waits: it gets well without anybody's
-# help, and P99 falls whatever is changed. Both count the same requests, so that chance moves the two alike.
+# A service that completes so much more than arrives is draining its queue: P99 falls whatever is changed. Both rates
+# count the same requests, so that chance affects them alike.
 _DRAINING = Comparison(
     SignalTerm("completion.rate"), ">", Reference("arrival.rate", 1.2), "completion.rate > 1.2 x arrival.rate"
 )
-Before = Sequence[Observation]  # the windows seen before the change, oldest first; at least one
-Judge = Callable[[Condition, Observation, Remembered], Judged]
-ONE_LOOK = 2.5  # seconds: half of a window, so that one is enough
-NOT_WORSE = 1.2  # a stage may leave P99 at most this many times as high: what 5 s windows of one load differ by
-STANDING, DRAINS = 10.0, 1.05  # so many that wait are a queue; completing that many times as much works it off
-AS_MUCH = 0.8  # of what was completed before: the same, as far as 5 s windows of one load tell
+Before = Sequence[Observation]  # the windows before the change, oldest first; at least one
+Evaluate = Callable[[Condition, Observation, SignalValues], ConditionResult]
+_STAGE_HOLD = 2.5  # seconds: half of a window, so that one window suffices
+_NOT_WORSE = 1.2  # the factor by which P99 of 5 s windows differs under one load; a stage may raise it by that much
+_QUEUE, _DRAINS = 10.0, 1.05  # waiting requests that make a queue; completion rate factor that drains it
+_SAME_COMPLETIONS = 0.8  # the factor by which the completion rate of 5 s windows differs under one load
 
 
-class WindowSeen(Struct, frozen=True):
-    """One window and what it says of the change. `started` and `ended` are unix seconds."""
+class WindowResult(Struct, frozen=True):
+    """One window and its result. `started` and `ended` in unix seconds."""
 
     started: float
     ended: float
-    status: str
-    conditions: tuple[Judged, ...]
+    status: WindowStatus
+    conditions: tuple[ConditionResult, ...]
 
     @property
-    def why(self) -> str:
-        """What kept it from being a success."""
-        return "; ".join(c.told for c in self.conditions if _against(c, self.status))
+    def reason(self) -> str:
+        """The conditions because of which it is not a success."""
+        aborted = self.status == WindowStatus.ABORT
+        return "; ".join(one.summary for one in self.conditions if (one.status == HOLDS) is aborted)
 
 
 class Streak(Struct, frozen=True):
-    """Successes without a break: since when they were watched, unix seconds; and the last window."""
+    """Consecutive successes: the start of the first one in unix seconds, and the last window."""
 
     since: float | None = None  # None: the last window was no success
-    last: WindowSeen | None = None
+    last: WindowResult | None = None
 
-    def with_window(self, window: WindowSeen) -> Streak:
-        if window.status != SUCCESS:
+    def with_window(self, window: WindowResult) -> Streak:
+        if window.status != WindowStatus.SUCCESS:
             return Streak(last=window)
         return Streak(window.started if self.since is None else self.since, window)
 
     @property
     def seconds(self) -> float:
-        """How long it has been well."""
         return 0.0 if self.since is None or self.last is None else self.last.ended - self.since
 
 
-def window_of(verify: Verify, observation: Observation, before: Before) -> WindowSeen:
-    """What this look says of the change, next to the windows before it."""
-    aborts = [against_each(condition, observation, before, any_holds) for condition in verify.abort]
-    hit = tuple(one for one in aborts if one.status == HOLDS)
-    if hit:
-        return WindowSeen(observation.started, observation.ended, ABORT, hit)
-    load = _load(verify, observation, before)
-    wanted = [*_wanted(verify, observation, before)]
-    if any(one.status != HOLDS for one in load) or any(one.status == UNKNOWN for one in wanted):
-        status = INCONCLUSIVE
+def evaluate_window(verify: Verify, observation: Observation, before: Before) -> WindowResult:
+    """Compare an observation after the change with the windows before it."""
+    aborts = [evaluate_against(condition, observation, before, evaluate_any) for condition in verify.abort]
+    aborting = tuple(one for one in aborts if one.status == HOLDS)
+    if aborting:
+        return WindowResult(observation.started, observation.ended, WindowStatus.ABORT, aborting)
+    load = _load_results(verify, observation, before)
+    success = [*_success_results(verify, observation, before)]
+    if any(one.status != HOLDS for one in load) or any(one.status == UNKNOWN for one in success):
+        status = WindowStatus.INCONCLUSIVE
     else:
-        status = SUCCESS if all(one.status == HOLDS for one in wanted) else FAILURE
-    return WindowSeen(observation.started, observation.ended, status, (*load, *wanted))
+        status = WindowStatus.SUCCESS if all(one.status == HOLDS for one in success) else WindowStatus.FAILURE
+    return WindowResult(observation.started, observation.ended, status, (*load, *success))
 
 
-def untold(verify: Verify, before: Before) -> tuple[str, ...]:
-    """What could not be verified, as seen before anything is changed: what is unknown now would be afterwards. And why,
-    where the evidence says so.
-    """
+def unverifiable(verify: Verify, before: Before) -> tuple[str, ...]:
+    """The conditions that are unknown before the change and would be unknown after it, with reasons of the evidence."""
     last = before[-1]
-    judgements = (*_load(verify, last, before), *_wanted(verify, last, before))
-    unknown = [one.told for one in judgements if one.status == UNKNOWN]
-    wanted = {*signals_judged(verify.succeed if verify.load is None else (*verify.succeed, verify.load))}
-    lasted = f"in a look of {last.ended - last.started:.0f} s"
-    why = [f"{gap.message} ({lasted})" for gap in last.evidence.gaps if unknown and wanted.intersection(gap.signals)]
+    results = (*_load_results(verify, last, before), *_success_results(verify, last, before))
+    unknown = [one.summary for one in results if one.status == UNKNOWN]
+    signals = {*left_signals(verify.succeed if verify.load is None else (*verify.succeed, verify.load))}
+    length = f"observed for {last.ended - last.started:.0f} s"
+    why = [f"{gap.message} ({length})" for gap in last.evidence.gaps if unknown and signals.intersection(gap.signals)]
     return tuple(dict.fromkeys((*unknown, *why)))
 
 
-def holds_already(verify: Verify, before: Before) -> str:
-    """Why nothing could be proved: all that shall prove the change holds before it. Else empty."""
-    wanted = list(_wanted(verify, before[-1], before))
-    return "; ".join(one.told for one in wanted) if all(one.status == HOLDS for one in wanted) else ""
+def already_met(verify: Verify, before: Before) -> str:
+    """The conditions of success if all of them hold before the change, which could then not be verified. Else empty."""
+    results = list(_success_results(verify, before[-1], before))
+    return "; ".join(one.summary for one in results) if all(one.status == HOLDS for one in results) else ""
 
 
-def well_by_itself(before: Before) -> str:
-    """Why a change made now could not prove itself: what waited is being worked off already. Else empty.
+def recovering(before: Before) -> str:
+    """The rates if the service drains its queue already: a change could not be verified. Else empty.
 
-    Where the page does not show it nothing is said: the load and the findings still judge.
+    Empty too if the rates are unknown; load and findings still decide.
     """
-    found = any_holds(_DRAINING, before[-1], {})
-    return found.shown if found.status == HOLDS else ""
+    result = evaluate_any(_DRAINING, before[-1], {})
+    return result.shown if result.status == HOLDS else ""
 
 
-def mended(verify: Verify, seen: Sequence[Observation]) -> bool:
-    """Whether what a stage mends is not there: each finding that it would clear was looked for and always clear."""
-    found = [cleared(finding, one) for finding in verify.mechanism for one in seen]
+def cause_absent(verify: Verify, observations: Sequence[Observation]) -> bool:
+    """Whether each finding that the change should clear was evaluated and is clear already."""
+    found = [evaluate_cleared(finding, one) for finding in verify.mechanism for one in observations]
     return bool(found) and all(one.status == HOLDS for one in found)
 
 
-def queued(seen: Observation) -> bool:
-    """Whether a queue stands. Then a look of a few seconds just after a change is of what the change took out first."""
-    return any_holds(_above("queue.depth", STANDING), seen, {}).status == HOLDS
+def has_queue(observation: Observation) -> bool:
+    """Whether requests queue. A window just after a change then consists of the requests that it released first."""
+    return evaluate_any(_above("queue.depth", _QUEUE), observation, {}).status == HOLDS
 
 
-def not_worse(verify: Verify) -> Verify:
-    """How a stage of several proves itself: one look in which it has not made things worse.
+def stage_verification(verify: Verify) -> Verify:
+    """The verification of one of several stages: one window in which it has not made things worse.
 
-    The whole must then succeed, and hold for as long as it says; what a stage waited longer for would be time in which
-    the incident goes on.
+    The whole must then succeed for as long as the playbook requires; waiting longer for a stage would extend the
+    incident.
 
-    While a queue stands P99 is that of whoever has waited in it: it follows late, and rises with the queue's age
-    whatever is changed. Then a stage is judged by what is completed, which is all that the service can: more than
-    before, or as much where the queue has not grown.
+    While requests queue, P99 is the waiting time: it reacts late, and rises with the age of the queue whatever is
+    changed. A stage is then judged by the completion rate, the service's capacity: it must rise, or stay while the
+    queue does not grow.
     """
-    as_much = AllOf(
+    stays = AllOf(
         (
-            _against_before("completion.rate", ">", AS_MUCH),
-            _against_before("queue.depth", "<", NOT_WORSE),
+            _versus_before("completion.rate", ">", _SAME_COMPLETIONS),
+            _versus_before("queue.depth", "<", _NOT_WORSE),
         )
     )
-    behind = AnyOf((_against_before("completion.rate", ">", DRAINS), as_much))
-    standing = AllOf((_above("queue.depth", STANDING), behind))
-    condition = AnyOf((_against_before("latency.p99", "<", NOT_WORSE), standing))
-    return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, ONE_LOOK))
+    rises = _versus_before("completion.rate", ">", _DRAINS)
+    queueing = AllOf((_above("queue.depth", _QUEUE), AnyOf((rises, stays))))
+    condition = AnyOf((_versus_before("latency.p99", "<", _NOT_WORSE), queueing))
+    return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, _STAGE_HOLD))
 
 
-def _against_before(signal: str, operator: str, times: float) -> Comparison:
-    return Comparison(
-        SignalTerm(signal), operator, Reference("before", times), f"{signal} {operator} {times:g} x before"
-    )
+def _versus_before(signal: str, operator: str, factor: float) -> Comparison:
+    text = f"{signal} {operator} {factor:g} x before"
+    return Comparison(SignalTerm(signal), operator, Reference("before", factor), text)
 
 
 def _above(signal: str, limit: float) -> Comparison:
     return Comparison(SignalTerm(signal), ">", Constant((limit,), f"{limit:g}"), f"{signal} > {limit:g}")
 
 
-def against_each(condition: Condition, observation: Observation, before: Before, judge: Judge = judged) -> Judged:
-    """It holds only where it does next to every window before: a change has to beat the best of them."""
-    return _first((FAILS, UNKNOWN, HOLDS), (judge(condition, observation, one.remembered) for one in before))
+def evaluate_against(
+    condition: Condition, observation: Observation, before: Before, evaluate: Evaluate = evaluate_all
+) -> ConditionResult:
+    """Holds only if it holds in comparison with every window before the change."""
+    return _first((FAILS, UNKNOWN, HOLDS), (evaluate(condition, observation, one.values) for one in before))
 
 
-def _load(verify: Verify, observation: Observation, before: Before) -> list[Judged]:
-    """The load is like before where it is like one of the windows before: it swings by chance as well."""
+def _load_results(verify: Verify, observation: Observation, before: Before) -> list[ConditionResult]:
+    """The load is unchanged if it is like that of one window before: load fluctuates too."""
     if verify.load is None:
         return []
-    found = (judged(verify.load, observation, one.remembered) for one in before)
+    found = (evaluate_all(verify.load, observation, one.values) for one in before)
     return [_first((HOLDS, UNKNOWN, FAILS), found)]
 
 
-def _wanted(verify: Verify, observation: Observation, before: Before) -> Iterator[Judged]:
-    yield from (against_each(condition, observation, before) for condition in verify.succeed)
-    yield from (cleared(finding, observation) for finding in verify.mechanism)
+def _success_results(verify: Verify, observation: Observation, before: Before) -> Iterator[ConditionResult]:
+    yield from (evaluate_against(condition, observation, before) for condition in verify.succeed)
+    yield from (evaluate_cleared(finding, observation) for finding in verify.mechanism)
 
 
-def _first(statuses: Sequence[str], found: Iterable[Judged]) -> Judged:
-    """The judgement whose status comes first in `statuses`."""
-    return min(found, key=lambda one: statuses.index(one.status))
+def _first(precedence: Sequence[str], results: Iterable[ConditionResult]) -> ConditionResult:
+    """The result whose status comes first in `precedence`."""
+    return min(results, key=lambda one: precedence.index(one.status))
 
 
-def _against(judgement: Judged, status: str) -> bool:
-    return (judgement.status == HOLDS) is (status == ABORT)
+WINDOW = 5.0  # seconds of an observation, if enough requests are answered in it
+MAX_WINDOW = 20.0  # seconds otherwise: a P99 needs a hundred answers, and a slow service gives few
+_MARGIN = 1.25  # factor on the answers that a window needs: they do not arrive evenly
+_SETTLE_WINDOW = 2.0  # seconds
+_OBSERVATION_GRACE = 15.0  # seconds that an observation may take beyond its window
+_MAX_EMPTY = 3  # consecutive observations without data, over as many windows, end the run
 
 
-WINDOW = 5.0  # seconds of each look that verifies, where so many are answered that it tells what has to be proved
-LONGEST = 20.0  # seconds of each where fewer are: a P99 needs a hundred answers, and a slow service gives few
-SPARE = 1.25  # times as many answers as are needed: they do not come evenly, and each look has to have enough
-GLANCE = 2.0  # seconds of each look while it settles
-PATIENCE = 15.0  # seconds that a look may take beyond its window
-BLIND = 3  # looks in a row that show nothing, and as long as so many windows: then there is nothing to wait for
+class RunFailed(Exception):  # noqa: N818 - an event; it never leaves this package
+    """The run cannot continue; its changes are undone. `outcome` and `next_step` apply if nothing was changed."""
 
-
-class Failed(Exception):  # noqa: N818 - what happened; it never leaves this package
-    """The run cannot go on; what it has changed is taken back."""
-
-    def __init__(self, reason: str, outcome: Outcome = Outcome.FAILED, next_step: str = "") -> None:
+    def __init__(self, code: Reason, reason: str, outcome: Outcome = Outcome.FAILED, next_step: str = "") -> None:
         super().__init__(reason)
+        self.code = code
         self.reason = reason
-        self.outcome = outcome  # where nothing has been changed yet
-        self.next_step = next_step  # likewise
+        self.outcome = outcome
+        self.next_step = next_step
 
 
-class Watch:
-    """The looks of one run. `last` is the latest of them that verified something, `streak` what they came to, `window`
-    how many seconds each of them lasts.
+class RunObserver:
+    """The observations of one run. `last` is the latest that verified something, `streak` their successes, `window`
+    the length of each in seconds.
     """
 
-    def __init__(self, world: World, recorder: Recorder) -> None:
-        self._world = world
-        self._recorder = recorder
+    def __init__(self, context: RunContext, journal: RunJournal) -> None:
+        self._context = context
+        self._journal = journal
         self.last: Observation | None = None
         self.streak = Streak()
         self.window = WINDOW
-        self._blind: list[float] = []  # when the looks began that have shown nothing since one did
+        self._empty_since: list[float] = []  # starts of the observations without data since the last one with data
 
-    def look(self, seconds: float) -> Observation:
-        """Raises Stopped, and LatdoctorError where nothing can be seen."""
-        self.must_go_on()
-        seen = beside(lambda: self._world.observe(seconds), seconds + PATIENCE, self._why_stop)
-        self.must_go_on()
-        return seen
+    def observe(self, seconds: float) -> Observation:
+        """Raises Stopped, and LatdoctorError if no source can be read."""
+        self.check_stop()
+        found = call_with_timeout(
+            lambda: self._context.observe(seconds), seconds + _OBSERVATION_GRACE, self._stop_reason
+        )
+        self.check_stop()
+        return found
 
-    def must_go_on(self) -> None:
+    def check_stop(self) -> None:
         """Raises Stopped."""
-        if why := self._why_stop():
+        if why := self._stop_reason():
             raise Stopped(why)
 
     def deadline(self, seconds: float) -> Deadline:
-        return Deadline.after(seconds, self._world.clock, self._world.sleep)
+        return Deadline.after(seconds, self._context.clock, self._context.sleep)
 
-    def deadline_unless_stopped(self, seconds: float) -> Deadline:
-        """One that is over at once where the run shall end: whoever keeps to it need not be left behind."""
-        return replace(self.deadline(seconds), stop=self._why_stop)
+    def stoppable_deadline(self, seconds: float) -> Deadline:
+        """A deadline that passes at once if the run must stop."""
+        deadline = self.deadline(seconds)
+        return Deadline(deadline.at, deadline.clock, deadline.sleep, self._stop_reason)
 
-    def before(self, seconds: float, verify: Verify) -> Before:
-        """As many windows before the change as fit into `seconds`, at least one. Raises as a look does.
+    def observe_before(self, seconds: float, verify: Verify) -> Before:
+        """As many windows before the change as fit into `seconds`, at least one. Raises as `observe` does.
 
-        Where so few are answered that they would not tell what has to be proved, all are longer, and so are those that
-        verify; and longer again where still fewer are, as a queue grows. What no window would tell is left unknown.
+        If too few requests are answered for the quantiles of `verify`, all windows are made longer, those after the
+        change too, and again if the rate falls further. A quantile that needs more than MAX_WINDOW stays unknown.
         """
-        many, judged = max(1, int(seconds // WINDOW)), signals_judged(verify.succeed)
-        usual = lasted = min(WINDOW, seconds)
-        looks: list[Observation] = []
-        while len(looks) < many:
-            looks.append(self.look(lasted))
-            longer = _long_enough(lasted, usual, observation_shortfall(looks[-1].evidence, judged))
-            if longer > lasted:
-                self._recorder.note("before.longer", {"seconds": longer, "usual": usual})
-                self.window = lasted = longer
-                looks.clear()
-        return looks
+        count, signals = max(1, int(seconds // WINDOW)), left_signals(verify.succeed)
+        usual = length = min(WINDOW, seconds)
+        windows: list[Observation] = []
+        while len(windows) < count:
+            windows.append(self.observe(length))
+            longer = _required_length(length, usual, observation_shortfall(windows[-1].evidence, signals))
+            if longer > length:
+                self._journal.append("before.longer", {"seconds": longer, "usual": usual})
+                self.window = length = longer
+                windows.clear()
+        return windows
 
-    def settled(self, settle: Settle, before: Before) -> None:
-        """Waits until the queue of the incident has drained, or no longer than the playbook says."""
+    def settle(self, settle: Settle, before: Before) -> None:
+        """Wait until the queue of the incident has drained, at most as long as the playbook allows."""
         if settle.until is None:
             return
-        until, settled, wanted = self.deadline(settle.at_most), False, _pains([settle.until], before)
-        while until.left > 0 and not settled:
-            seen = self._seen(GLANCE, until, wanted)
-            settled = seen is not None and against_each(settle.until, seen, before).status == HOLDS
-        self._recorder.note("settled", {"settled": settled})
+        deadline, settled, signals = self.deadline(settle.at_most), False, _known_signals([settle.until], before)
+        while deadline.left > 0 and not settled:
+            found = self._observe_data(_SETTLE_WINDOW, deadline, signals)
+            settled = found is not None and evaluate_against(settle.until, found, before).status == HOLDS
+        self._journal.append("settled", {"settled": settled})
 
-    def verified(self, verify: Verify, before: Before) -> None:
-        """Raises Failed unless the change proves itself."""
-        until, self.streak = self.deadline(verify.within), Streak()
-        wanted = _pains(verify.succeed if verify.load is None else (*verify.succeed, verify.load), before)
+    def verify(self, verify: Verify, before: Before) -> None:
+        """Raises RunFailed unless the change verifies."""
+        deadline, self.streak = self.deadline(verify.within), Streak()
+        signals = _known_signals(verify.succeed if verify.load is None else (*verify.succeed, verify.load), before)
         while self.streak.seconds < verify.hold:
-            if until.left <= 0:
-                raise Failed(_unproven(self.streak))
-            seen = self._seen(self.window, until, wanted)
-            if seen is None:
+            if deadline.left <= 0:
+                raise RunFailed(*_unverified(self.streak))
+            found = self._observe_data(self.window, deadline, signals)
+            if found is None:
                 self.streak = Streak()
                 continue
-            self.last = seen
-            window = window_of(verify, seen, before)
-            self._recorder.note("verify.window", window)
+            self.last = found
+            window = evaluate_window(verify, found, before)
+            self._journal.append("verify.window", window)
             self.streak = self.streak.with_window(window)
-            if window.status == ABORT:
-                raise Failed(f"stopped at once: {window.why}")
+            if window.status == WindowStatus.ABORT:
+                raise RunFailed(Reason.ABORT_CONDITION, f"abort condition: {window.reason}")
 
-    def _seen(self, seconds: float, until: Deadline, wanted: Set[str]) -> Observation | None:
-        """A look; None where it shows nothing of `wanted`. Raises Failed once that has gone on for too long."""
-        began = self._world.clock()
+    def _observe_data(self, seconds: float, deadline: Deadline, signals: Set[str]) -> Observation | None:
+        """An observation; None without any of `signals`. Raises RunFailed after too many of these."""
+        started = self._context.clock()
         try:
-            seen = self.look(seconds)
-            why = "" if wanted & _signals(seen) else _why_nothing(seen)
+            found = self.observe(seconds)
+            why = "" if signals & _signals(found) else _no_data_reason(found)
         except LatdoctorError as error:
             why = str(error)
         if not why:
-            self._blind.clear()
-            return seen
-        self._recorder.note("verify.window", {"status": "unknown", "why": why})
-        self._world.sleep(min(1.0, until.left))
-        self._blind.append(began)
-        if len(self._blind) >= BLIND and self._world.clock() - self._blind[0] >= BLIND * WINDOW:
-            raise Failed(f"nothing was seen {len(self._blind)} times in a row: {why}")
+            self._empty_since.clear()
+            return found
+        self._journal.append("verify.window", {"status": WindowStatus.UNKNOWN, "why": why})
+        self._context.sleep(min(1.0, deadline.left))
+        self._empty_since.append(started)
+        count = len(self._empty_since)
+        if count >= _MAX_EMPTY and self._context.clock() - self._empty_since[0] >= _MAX_EMPTY * WINDOW:
+            raise RunFailed(Reason.NOT_OBSERVED, f"{count} consecutive observations without data: {why}")
         return None
 
-    def _why_stop(self) -> str:
-        return self._world.stop() or guards.stopped(self._world.state)
+    def _stop_reason(self) -> str:
+        return self._context.stop_reason() or guards.kill_switch_reason(self._context.state)
 
 
-def _long_enough(lasted: float, usual: float, times: float) -> float:
-    """How many seconds a look has to take, where one of `lasted` would have told all with `times` as many answers.
+def _required_length(length: float, usual: float, shortfall: float) -> float:
+    """The length in seconds of a window with enough answers, if one of `length` needs `shortfall` times as many.
 
-    `lasted` where longer ones are not needed or would not tell it either.
+    `length` if it suffices, or if even MAX_WINDOW would not.
     """
-    spared = math.ceil(lasted * times * SPARE)
-    if lasted > usual:
-        return min(spared, LONGEST) if times > 1 else lasted
-    return max(WINDOW, spared) if lasted < spared <= LONGEST else lasted
+    needed = math.ceil(length * shortfall * _MARGIN)
+    if length > usual:
+        return min(needed, MAX_WINDOW) if shortfall > 1 else length
+    return max(WINDOW, needed) if length < needed <= MAX_WINDOW else length
 
 
-def _pains(conditions: Iterable[Condition], before: Before) -> Set[str]:
-    """What the last look before has shown of the conditions and of the usual pains: a page without it is none."""
-    return _signals(before[-1]) & {*ALWAYS, *signals_judged(conditions)}
+def _known_signals(conditions: Iterable[Condition], before: Before) -> Set[str]:
+    """The signals of the conditions and PAIN_SIGNALS in the last window before; an observation without any is empty."""
+    return _signals(before[-1]) & {*PAIN_SIGNALS, *left_signals(conditions)}
 
 
-def _signals(seen: Observation) -> Set[str]:
-    return {signal for signal, _ in seen.remembered}
+def _signals(observation: Observation) -> Set[str]:
+    return {signal for signal, _ in observation.values}
 
 
-def _why_nothing(seen: Observation) -> str:
-    gaps = seen.evidence.gaps
-    return gaps[0].reason if gaps else "nothing is shown of what was seen before"
+def _no_data_reason(observation: Observation) -> str:
+    gaps = observation.evidence.gaps
+    return gaps[0].message if gaps else "none of the signals from before the change is present"
 
 
-def _unproven(streak: Streak) -> str:
-    status, why = (streak.last.status, streak.last.why) if streak.last else (INCONCLUSIVE, "nothing was seen")
-    known = {
-        FAILURE: "it has not helped",
-        INCONCLUSIVE: "it cannot be told whether it has helped",
-        SUCCESS: "it has not been well for long enough",
-    }
-    return f"{known.get(status, 'it could not be verified')}: {why or 'the time was over'}"
+def _unverified(streak: Streak) -> tuple[Reason, str]:
+    if streak.last is None:
+        return Reason.NOT_OBSERVED, "not verified: no data after the change"
+    code, text = {
+        WindowStatus.FAILURE: (Reason.NO_IMPROVEMENT, "no improvement"),
+        WindowStatus.INCONCLUSIVE: (Reason.INCONCLUSIVE, "inconclusive"),
+        WindowStatus.SUCCESS: (Reason.NOT_SUSTAINED, "the improvement was not sustained for long enough"),
+    }[streak.last.status]
+    return code, f"{text}: {streak.last.reason or 'the time is over'}"

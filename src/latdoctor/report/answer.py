@@ -18,7 +18,7 @@ from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, ReasonCode
 from latdoctor.diagnosis.recommend import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextLook, RankedCause
 from latdoctor.evidence.model import Gap
-from latdoctor.remediation.playbook_loader import shipped_playbook
+from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import presenter, time_scope
 from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts

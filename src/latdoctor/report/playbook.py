@@ -9,9 +9,9 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.conditions.ast import in_words
-from latdoctor.remediation.parameters import allowed, shown
-from latdoctor.remediation.playbook import Parameter, Playbook, Step
-from latdoctor.remediation.playbook_loader import Library, shipped_playbook
+from latdoctor.remediation.parameters import allowed_values, format_parameter
+from latdoctor.remediation.playbook import OnFailure, Parameter, Playbook, Step
+from latdoctor.remediation.playbook_library import Library, shipped_playbook
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def sections(playbook: Playbook, library: Library, words: Words) -> Iterator[Pla
     )
     yield PlaybookSection("How it proves itself", tuple(_proof(playbook, words)))
     yield PlaybookSection("How it is taken back", tuple(_undone(playbook, library)))
-    yield PlaybookSection("What to expect", (f"{playbook.effect} (measured by {playbook.measured_by})",))
+    yield PlaybookSection("What to expect", (f"{playbook.effect} (measured by {playbook.effect.measured_by})",))
     yield PlaybookSection("Read more", playbook.references)
 
 
@@ -93,35 +93,37 @@ def _named(name: str, words: Mapping[str, str]) -> str:
 
 def _changes(playbook: Playbook, library: Library) -> Iterator[str]:
     for stage, other in library.stages(playbook):
-        given = ", ".join(f"{name} = {_value(text, playbook)}" for name, text in stage.given.items())
+        given = ", ".join(f"{name} = {_value(text, playbook)}" for name, text in stage.arguments.items())
         yield f"{other.id}: {other.title}" + (f" ({given})" if given else "")
     for step in playbook.steps:
         yield f"{step.id} ({step.action})"
-        yield from (f"  {name} = {_value(text, playbook)}" for name, text in step.given.items())
+        yield from (f"  {name} = {_value(text, playbook)}" for name, text in step.arguments.items())
 
 
 def _value(text: str, playbook: Playbook) -> str:
     """As written; for a parameter its name with its default."""
     for parameter in playbook.parameters:
         if text == f"${parameter.name}":
-            return text if parameter.default is None else f"{text} [{shown(parameter, parameter.default)}]"
+            return text if parameter.default is None else f"{text} [{format_parameter(parameter, parameter.default)}]"
     return text
 
 
 def _parameter(parameter: Parameter) -> str:
-    usual = "must be given" if parameter.default is None else shown(parameter, parameter.default)
-    return f"{parameter.name} = {usual}: {parameter.description}; {allowed(parameter)}"
+    usual = "must be given" if parameter.default is None else format_parameter(parameter, parameter.default)
+    return f"{parameter.name} = {usual}: {parameter.description}; {allowed_values(parameter)}"
 
 
 def _guards(playbook: Playbook) -> Iterator[str]:
     guards = playbook.guards
     yield f"no other run on the target, and {_span(guards.cooldown)} since the last one of this playbook"
-    yield f"fewer than {guards.attempts} runs of it there in {_span(guards.per)}: after that it treats a symptom"
+    limit = guards.attempts
+    yield f"fewer than {limit.count} runs of it there in {_span(limit.per)}: after that it treats a symptom"
 
 
 def _proof(playbook: Playbook, words: Words) -> Iterator[str]:
     verify = playbook.verify
-    yield f"{_span(playbook.before)} are watched before anything is changed, look by look; it has to beat each of them"
+    before = _span(playbook.before.window)
+    yield f"{before} are observed before anything is changed, window by window; it has to beat each of them"
     if playbook.settle.until is not None:
         yield f"then it waits until {in_words(playbook.settle.until)}, {_span(playbook.settle.at_most)} at most"
     if verify.load is not None:
@@ -138,7 +140,7 @@ def _undone(playbook: Playbook, library: Library) -> Iterator[str]:
         names = ", ".join(step.id for step in steps if step.undo == undo)
         yield f"{names}: {_UNDO[undo]}"
     if playbook.stages:
-        kept = "those verified before it stay" if playbook.on_failure == "undo-stage" else "so are all before it"
+        kept = "those verified before it stay" if playbook.on_failure != OnFailure.UNDO_ALL else "so are all before it"
         yield f"a stage that fails is taken back; {kept}"
     yield "by itself where it does not prove itself; later by latdoctor rollback RUN"
 
@@ -227,9 +229,9 @@ def page(playbook: Playbook) -> PlaybookPage:
         disruption=playbook.disruption,
         parameters=tuple(_parameter_page(one) for one in playbook.parameters),
         preconditions=tuple(in_words(one) for one in playbook.preconditions),
-        steps=tuple(StepPage(one.id, one.action, dict(one.given), one.undo) for one in playbook.steps),
-        stages=tuple(StagePage(one.playbook, dict(one.given)) for one in playbook.stages),
-        before=playbook.before,
+        steps=tuple(StepPage(one.id, one.action, dict(one.arguments), one.undo) for one in playbook.steps),
+        stages=tuple(StagePage(one.playbook, dict(one.arguments)) for one in playbook.stages),
+        before=playbook.before.window,
         settle_until=None if settle.until is None else in_words(settle.until),
         settle_at_most=settle.at_most,
         load=None if verify.load is None else in_words(verify.load),
@@ -238,13 +240,13 @@ def page(playbook: Playbook) -> PlaybookPage:
         abort=tuple(in_words(one) for one in verify.abort),
         hold=verify.hold,
         within=verify.within,
-        effect=playbook.effect,
-        measured_by=playbook.measured_by,
+        effect=str(playbook.effect),
+        measured_by=playbook.effect.measured_by,
         explanation=playbook.explanation,
         references=playbook.references,
     )
 
 
 def _parameter_page(one: Parameter) -> ParameterPage:
-    default = None if one.default is None else shown(one, one.default)
-    return ParameterPage(one.name, one.type, default, allowed(one), one.description)
+    default = None if one.default is None else format_parameter(one, one.default)
+    return ParameterPage(one.name, one.type, default, allowed_values(one), one.description)

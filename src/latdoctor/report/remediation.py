@@ -153,5 +153,5 @@ def _run_document(state: RunState) -> dict[str, Any]:
         "ended_at": state.ended_at,
         "outcome": state.outcome,
         "reason": state.reason,
-        "standing": len(state.standing),
+        "standing": len(state.in_effect),
     }

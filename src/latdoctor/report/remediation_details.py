@@ -15,10 +15,10 @@ from latdoctor.conditions.evaluator import show
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.change import Change, Undo, Value
-from latdoctor.remediation.guards import MAX_AGE, SURE
-from latdoctor.remediation.planner import Because, Plan
+from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
+from latdoctor.remediation.planner import DiagnosisRef, Plan
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.run_history import RunState, line_of
+from latdoctor.remediation.run_history import RunState, entry_text
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Pages
 from latdoctor.report.plain_conditions import plain_text
@@ -40,7 +40,7 @@ _HEADLINE = {
     Outcome.PLANNED: "PLANNED: nothing was changed",
     Outcome.VERIFIED: "VERIFIED: the change is verified and stays",
     Outcome.ROLLED_BACK: "ROLLED BACK: every value is as before",
-    Outcome.PARTLY: "PARTLY ROLLED BACK: the steps verified before stay",
+    Outcome.PARTLY_ROLLED_BACK: "PARTLY ROLLED BACK: the steps verified before stay",
     Outcome.REFUSED: "REFUSED: nothing was changed",
     Outcome.HELD: "HELD: an operator must decide",
     Outcome.FAILED: "FAILED: nothing was changed",
@@ -65,7 +65,7 @@ def entry_printer(console: Console, plan: Plan | None = None, *, plain: bool = F
     """A function that prints a line for each journal entry; `plain`: with names of signals instead of their ids."""
 
     def print_entry(entry: JournalEntry) -> None:
-        text = clean(line_of(entry, plan), 400)
+        text = clean(entry_text(entry, plan), 400)
         console.print(Text(f"{clock(entry.at)}  {plain_text(text) if plain else text}"))
 
     return print_entry
@@ -82,8 +82,8 @@ def print_plan(planned: Planned, console: Console) -> None:
         Text(f"{plan.playbook} on {clean(plan.target.name)} ({plan.target.kind})", style="dim"),
         Text(f"risk {plan.risk} · disruption {plan.disruption} · plan {plan.digest[:12]}", style="dim"),
     ]
-    if plan.because:
-        rows += _reasons(plan.because, plan)
+    if plan.diagnosis:
+        rows += _reasons(plan.diagnosis, plan)
     console.print(Group(*rows, _stages(plan), Text(), _terms(plan, planned.playbook, planned.pages)))
     console.print()
 
@@ -133,9 +133,9 @@ def _print_commands(result: Result, console: Console) -> None:
         console.print(Text("Do this by hand:", style="bold red"))
     for command in result.manual:
         print_whole(f"  {command}", console)
-    if result.theirs:
+    if result.overwrite:
         console.print(Text("Set by another client meanwhile. To overwrite it:"))
-    for command in result.theirs:
+    for command in result.overwrite:
         print_whole(f"  {command}", console)
 
 
@@ -148,23 +148,23 @@ def _stages(plan: Plan) -> RenderableType:
     return Group(*rows)
 
 
-def _reasons(because: Because, plan: Plan) -> list[RenderableType]:
+def _reasons(because: DiagnosisRef, plan: Plan) -> list[RenderableType]:
     """The diagnosis behind the plan, and what keeps a run from relying on it."""
     where = f" on {clean(', '.join(because.subjects), 200)}" if because.subjects else ""
     whose = f" of {clean(because.target, 100)}" if because.target else ""
-    age = max(0.0, plan.made_at - because.seen)
+    age = max(0.0, plan.created_at - because.evidence_end)
     rows: list[RenderableType] = [
         Text(f"because of {because.cause} ({percent(because.probability)}){where}", style="dim"),
         Text(f"diagnosis {because.run_id}{whose}: its evidence ended {format_value(age, 'time')} before", style="dim"),
     ]
-    if plan.target.admin and not because.saw(plan.target.admin):
+    if plan.target.admin and not because.covers(plan.target.admin):
         text = f"{plan.target.admin} is not one of the servers in the diagnosis: --admin named it all the same"
         rows.append(Text(text, style="yellow"))
-    if age > MAX_AGE:
-        limit = format_value(MAX_AGE, "time")
+    if age > MAX_EVIDENCE_AGE:
+        limit = format_value(MAX_EVIDENCE_AGE, "time")
         rows.append(Text(f"too old to be applied: the limit is {limit}. Diagnose again", style="yellow"))
-    if because.probability < SURE:
-        rows.append(Text(f"not certain enough to be applied: less than {SURE:.0%}", style="yellow"))
+    if because.probability < MIN_PROBABILITY:
+        rows.append(Text(f"not certain enough to be applied: less than {MIN_PROBABILITY:.0%}", style="yellow"))
     return rows
 
 
@@ -176,7 +176,7 @@ def _terms(plan: Plan, playbook: Playbook, pages: Pages) -> Table:
     grid.add_column(overflow="fold")
     for condition in playbook.preconditions:
         grid.add_row("needs", f"{in_words(condition)}; otherwise refused")
-    grid.add_row("before", f"measured for {playbook.before:g} s (longer at a low request rate), evidence stored")
+    grid.add_row("before", f"measured for {playbook.before.window:g} s (longer at a low request rate), evidence stored")
     required = [*map(in_words, verify.succeed), *(f"{finding} clear" for finding in verify.mechanism)]
     if verify.load is not None:
         required.append(in_words(verify.load))

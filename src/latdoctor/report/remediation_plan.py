@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.remediation.change import Change, Field, Undo, Value
-from latdoctor.remediation.guards import MAX_AGE, SURE
-from latdoctor.remediation.planner import Because, Plan
+from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
+from latdoctor.remediation.planner import DiagnosisRef, Plan
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.playbook_library import shipped
 from latdoctor.remediation.target import Pages, Target
 from latdoctor.report.one_screen import TIE, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import plain_condition, plain_text
@@ -137,7 +137,7 @@ def _warnings(planned: Sequence[Planned]) -> Iterator[Line]:
     """What will be refused, or must be known before it is applied."""
     found: dict[str, None] = {}
     for one in planned:
-        plan, because = one.plan, one.plan.because
+        plan, because = one.plan, one.plan.diagnosis
         if one.unfinished:
             found[f"run {one.unfinished} on this target is not finished: refused until it is"] = None
         if because:
@@ -152,15 +152,15 @@ def _warnings(planned: Sequence[Planned]) -> Iterator[Line]:
             yield Line(line, "yellow", continued=number > 0)
 
 
-def _doubts(because: Because, plan: Plan) -> Iterator[str]:
-    age = max(0.0, plan.made_at - because.seen)
-    if plan.target.admin and not because.saw(plan.target.admin):
+def _doubts(because: DiagnosisRef, plan: Plan) -> Iterator[str]:
+    age = max(0.0, plan.created_at - because.evidence_end)
+    if plan.target.admin and not because.covers(plan.target.admin):
         yield f"{clean(plan.target.admin, 100)} was not part of the diagnosis; --admin names it all the same"
-    if age > MAX_AGE:
-        limit = format_value(MAX_AGE, "time")
+    if age > MAX_EVIDENCE_AGE:
+        limit = format_value(MAX_EVIDENCE_AGE, "time")
         yield f"diagnosis too old ({format_value(age, 'time')}, limit {limit}): diagnose again, or it is refused"
-    if because.probability < SURE:
-        yield f"cause not certain enough ({percent(because.probability)}, limit {SURE:.0%}): it is refused"
+    if because.probability < MIN_PROBABILITY:
+        yield f"cause not certain enough ({percent(because.probability)}, limit {MIN_PROBABILITY:.0%}): it is refused"
 
 
 def _changes(planned: Sequence[Planned]) -> Iterator[Line]:
@@ -198,10 +198,12 @@ def _terms(planned: Planned) -> Iterator[Line]:
     if not plan.changes:
         return
     verify = playbook.verify
-    if plan.because:
-        age = format_value(max(0.0, plan.made_at - plan.because.seen), "time")
-        title = next((c.title for c in shipped_rules().causes if c.id == plan.because.cause), plan.because.cause)
-        yield from labelled("Why", f"{title} ({percent(plan.because.probability)}), observed {age} ago", Rank.EVIDENCE)
+    if plan.diagnosis:
+        age = format_value(max(0.0, plan.created_at - plan.diagnosis.evidence_end), "time")
+        title = next((c.title for c in shipped_rules().causes if c.id == plan.diagnosis.cause), plan.diagnosis.cause)
+        yield from labelled(
+            "Why", f"{title} ({percent(plan.diagnosis.probability)}), observed {age} ago", Rank.EVIDENCE
+        )
     if playbook.preconditions:
         needs = "; ".join(map(plain_condition, playbook.preconditions))
         yield from labelled("Needs", f"{needs}; otherwise refused", Rank.CHANGE, 1)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.cells import cell_len
 
-from latdoctor.remediation.observation import signals_judged
+from latdoctor.remediation.observation import left_signals
 from latdoctor.remediation.run_result import Measure, Outcome
 from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import (
@@ -95,7 +95,7 @@ def headline(summary: RunSummary) -> str:
             return f"{_fixed(summary)}  {', '.join(filter(None, (numbers, steps)))}"
         case Outcome.ROLLED_BACK:
             return f"ROLLED BACK  {'; '.join(filter(None, (_rolled_back(summary), _UNCHANGED)))}"
-        case Outcome.PARTLY:
+        case Outcome.PARTLY_ROLLED_BACK:
             kept = f"{_count(summary.verified, 'verified step')} kept, the rest as before"
             return f"PARTLY ROLLED BACK  {', '.join(filter(None, (numbers, kept)))}"
         case Outcome.INCOMPLETE:
@@ -131,7 +131,7 @@ def _numbers(summary: RunSummary) -> str:
 
 def _headline_measure(summary: RunSummary) -> Measure | None:
     verify = summary.playbook.verify.succeed if summary.playbook else ()
-    return headline_measure(summary.result.measures, signals_judged(verify))
+    return headline_measure(summary.result.measures, left_signals(verify))
 
 
 def _count(number: int, noun: str) -> str:
@@ -219,8 +219,8 @@ def _next(summary: RunSummary) -> Iterator[Line]:
     """The undo and the one next command; for what could not be undone the commands to type, each on one line."""
     result = summary.result
     yield from _commands("By hand, to undo what is left:", result.manual, "bold red")
-    yield from _commands("Set by another client meanwhile; to overwrite it:", result.theirs, "yellow")
-    if result.outcome in (Outcome.VERIFIED, Outcome.PARTLY) and result.run and not summary.unfinished:
+    yield from _commands("Set by another client meanwhile; to overwrite it:", result.overwrite, "yellow")
+    if result.outcome in (Outcome.VERIFIED, Outcome.PARTLY_ROLLED_BACK) and result.run and not summary.unfinished:
         yield whole("Undo", f"latdoctor rollback {result.run}", "")
     yield whole("Next", next_command(summary))
     if result.run:

@@ -14,7 +14,7 @@ from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.playbook_loader import shipped
+from latdoctor.remediation.playbook_library import shipped
 from latdoctor.remediation.run_history import RunState
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.report.remediation_plan import stage_title
@@ -102,7 +102,7 @@ def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
 
 def _by_operator(state: RunState | None, entries: Iterable[JournalEntry]) -> tuple[bool, bool]:
     """Whether the operator rolled the run back after its end, and whether the operator interrupted it."""
-    if state is None or not state.asked:
+    if state is None or not state.rolled_back_on_request:
         return False, False
     kinds = [entry.kind for entry in entries]
     ended_before = "run.closed" in kinds[: kinds.index("rollback.begun")]
@@ -148,9 +148,9 @@ def _state(number: int, state: RunState | None, entries: Iterable[JournalEntry],
         return StepState.NOT_APPLIED
     if any(entry.kind == "undo.left" and _body(entry)["stage"] == number for entry in entries):
         return StepState.LEFT
-    if any(touched.stage == number for touched in state.standing):
+    if any(touched.stage == number for touched in state.in_effect):
         return StepState.IN_PLACE if outcome in (None, Outcome.INCOMPLETE) else StepState.APPLIED
-    if intended <= state.undone or state.begun is not None:
+    if intended <= state.undone or state.rollback is not None:
         return StepState.ROLLED_BACK
     return StepState.APPLIED
 

@@ -12,8 +12,7 @@ import pytest
 
 from latdoctor import remediation
 from latdoctor.remediation.actions import ACTIONS
-from latdoctor.remediation.change import Change, ChangeState, Conflict, Deadline, Unreachable, ensure
-from latdoctor.remediation.playbook import UNDOS
+from latdoctor.remediation.change import Change, ChangeState, Conflict, Deadline, Undo, Unreachable, ensure
 from tests.lab.server.running_server import PATIENCE, TOKEN
 from tests.remediation.actions.worlds import SHARED, WORLDS, World
 
@@ -48,7 +47,7 @@ def test_every_action_has_a_world_and_a_name_of_its_own() -> None:
     for one in ACTIONS:
         assert one.kinds <= {"reference", "reference-router", "process", "http"}
         assert one.undos
-        assert one.undos <= set(UNDOS)
+        assert one.undos <= set(Undo)
 
 
 def test_it_is_made_and_taken_back(world: World) -> None:

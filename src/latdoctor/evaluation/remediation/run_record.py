@@ -24,7 +24,7 @@ from latdoctor.lab.scenario import Scenario
 from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.summary import LoadProblemCode, LoadResult, Summary, merge
-from latdoctor.remediation.observation import Judged
+from latdoctor.remediation.observation import ConditionResult
 from latdoctor.remediation.run_result import Result
 from latdoctor.remediation.verification import WINDOW
 
@@ -94,7 +94,7 @@ class RemediationReport(Struct, frozen=True):
     moments: IncidentTimes
     restored: bool | None = None  # whether the configuration equals the one before; None: unknown
     saturated: tuple[SaturatedRates, SaturatedRates] | None = None  # in the incident, and remediated
-    last: tuple[Judged, ...] = ()  # the conditions at the last observation
+    last: tuple[ConditionResult, ...] = ()  # the conditions at the last observation
     spoiled: tuple[str, ...] = ()
     machine: MachineLoad = MachineLoad(0)
     tries: int = 1

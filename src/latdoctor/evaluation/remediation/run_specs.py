@@ -11,7 +11,7 @@ from latdoctor.lab.run_report import BEFORE
 from latdoctor.lab.scenario import Scenario, names
 from latdoctor.load.arrivals import OnOff, Poisson
 from latdoctor.load.plan import MAX_PHASES, LoadPlan
-from latdoctor.remediation.playbook_loader import Library
+from latdoctor.remediation.playbook_library import Library
 
 
 class PlaybookChoice(StrEnum):

@@ -45,8 +45,8 @@ from latdoctor.lab.scenario import Scenario, ScenarioPhase
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.process import saturate, start_load
 from latdoctor.load.summary import LoadResult
-from latdoctor.remediation.playbook_loader import Library
-from latdoctor.remediation.playbook_loader import shipped as shipped_playbooks
+from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.playbook_library import shipped as shipped_playbooks
 from latdoctor.remediation.verification import WINDOW
 
 NOTICED = 15.0  # seconds after which the operator diagnoses even if the SLO is met

@@ -27,11 +27,11 @@ from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.pipeline import because, case, kept, observer, pages_for, remedy_of, seen
-from latdoctor.remediation.executor import carry_out
-from latdoctor.remediation.planner import Because, Plan, PlanRequest, planned
+from latdoctor.remediation.executor import execute
+from latdoctor.remediation.planner import DiagnosisRef, Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.playbook_loader import Library
-from latdoctor.remediation.run_context import World
+from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.run_context import RunContext
 from latdoctor.remediation.run_result import Result
 from latdoctor.remediation.target import Access, Target, TargetKind, detect_kind
 
@@ -61,7 +61,7 @@ class SelectedPlaybook:
     """The playbook to run, and the diagnosis that led to it (None: no diagnosis)."""
 
     playbook: Playbook
-    because: Because | None
+    because: DiagnosisRef | None
     replicas: tuple[str, ...] = ()  # the replicas that the diagnosis names
 
 
@@ -104,14 +104,14 @@ class SimulatedOperator:
         """The plan. Raises UsageError for an ambiguous replica, OperationError for an unreadable target."""
         access = self._access(selected)
         request = PlanRequest(selected.playbook, self._settings(selected), selected.because)
-        return planned(request, self.library, access, time.time()), access
+        return build_plan(request, self.library, access, time.time()), access
 
     def execute(self, plan: Plan, access: Access, request: CollectRequest, log: Callable[[str], None]) -> Result:
         def on_entry(entry: JournalEntry) -> None:
             self.entries.append(entry)
             log(entry.kind)
 
-        world = World(
+        world = RunContext(
             journal=Journal.opened(self.state / JOURNAL),
             state=self.state,
             access=access,
@@ -121,10 +121,10 @@ class SimulatedOperator:
                 self.baseline,
                 self.rules,
             ),
-            keep=kept,
-            tell=on_entry,
+            save_bundle=kept,
+            on_entry=on_entry,
         )
-        return carry_out(plan, self.library, world)
+        return execute(plan, self.library, world)
 
     def _access(self, selected: SelectedPlaybook) -> Access:
         url = self._target(selected)

@@ -13,11 +13,11 @@ from typing import Final
 from latdoctor.conditions.ast import Condition
 from latdoctor.incident import events
 from latdoctor.incident.events import AlertStatus, Confirmation
-from latdoctor.remediation.playbook import RISKS
+from latdoctor.remediation.playbook import Risk
 
 LOOK: Final = "diagnose"
 RESTART: Final = "restart"
-REMEDIES: Final[Mapping[str, str]] = {risk: f"remediate-{risk}" for risk in RISKS}  # by risk, the lowest first
+REMEDIES: Final[Mapping[str, str]] = {risk: f"remediate-{risk}" for risk in Risk}  # by risk, the lowest first
 ACTIONS: Final = (LOOK, *REMEDIES.values(), RESTART)
 
 # Next steps of a stage; `next_step` turns them into commands.
@@ -35,8 +35,8 @@ KINDS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "level": ("critical", "warning", "info", "healthy"),
         "tier": ("infrastructure", "framework", "application"),
     },
-    events.PLANNED: {"risk": RISKS},
-    RUN_OPENED: {"risk": RISKS},
+    events.PLANNED: {"risk": tuple(Risk)},
+    RUN_OPENED: {"risk": tuple(Risk)},
     RUN_CLOSED: {"outcome": ("verified", "rolled-back", "failed", "refused", "held")},
     events.SAMPLED: {},
     events.NOTIFIED: {"sent": ("true", "false")},

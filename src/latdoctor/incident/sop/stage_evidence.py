@@ -18,8 +18,8 @@ from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED, Sign
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.remediation import run_history
-from latdoctor.remediation.guards import MAX_AGE
-from latdoctor.remediation.observation import Observation, judged
+from latdoctor.remediation.guards import MAX_EVIDENCE_AGE
+from latdoctor.remediation.observation import Observation, evaluate_all
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.sanitize import clean
 
@@ -103,14 +103,14 @@ def _diagnosed(entry: JournalEntry) -> Values:
 
 
 def _closing(entry: JournalEntry) -> Values:
-    return {"outcome": (decode_body(entry, run_history.Closed).outcome.value,)}
+    return {"outcome": (decode_body(entry, run_history.RunClosed).outcome.value,)}
 
 
 _VALUES: Mapping[str, Callable[[JournalEntry], Values]] = {
     events.CONFIRMED: _confirmed,
     events.DIAGNOSED: _diagnosed,
     events.PLANNED: lambda entry: {"risk": (decode_body(entry, events.PlanRecord).risk,)},
-    RUN_OPENED: lambda entry: {"risk": (decode_body(entry, run_history.Opened).plan.risk,)},
+    RUN_OPENED: lambda entry: {"risk": (decode_body(entry, run_history.RunOpened).plan.risk,)},
     RUN_CLOSED: _closing,
     events.NOTIFIED: lambda entry: {"sent": ("true" if decode_body(entry, events.NotificationSent).sent else "false",)},
     events.CLOSED: lambda entry: {"outcome": (decode_body(entry, events.IncidentClosed).outcome,)},
@@ -123,7 +123,7 @@ def _diagnoses(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
         observed = decode_body(one.entry, events.DiagnosisRecord)
         if observed.seen_until is None:
             yield SignEvidence(UNKNOWN, one.entry, "the time range of the diagnosis is unknown")
-        elif observed.seen_until < scene.start.at - MAX_AGE:
+        elif observed.seen_until < scene.start.at - MAX_EVIDENCE_AGE:
             yield SignEvidence(FAILS, one.entry, "the evidence of the diagnosis is from before the incident")
         elif scene.since and (observed.seen_from is None or observed.seen_from < unix_seconds(scene.since.at)):
             yield SignEvidence(UNKNOWN, one.entry, "the evidence of the diagnosis began before that")
@@ -210,8 +210,8 @@ def _sampled(sign: Sign, sample: events.ServiceSampled, entry: JournalEntry, at:
         for signal, value in values.items()
     )
     slo = {} if sample.slo_p99 is None else {"slo.p99": sample.slo_p99}
-    observed = judged(sign.when, Observation(Evidence(readings=readings), {}, slo, at - sample.seconds, at), {})
-    return observed.status, observed.told
+    observed = evaluate_all(sign.when, Observation(Evidence(readings=readings), {}, slo, at - sample.seconds, at), {})
+    return observed.status, observed.summary
 
 
 _EVIDENCE: Mapping[str, Callable[[Sign, SignContext], Iterator[SignEvidence]]] = {
