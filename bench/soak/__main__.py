@@ -89,7 +89,7 @@ def soak(config: ServerConfig, minutes: float, seed: int) -> Soak:
         files = watching.sample(server.pid, 0).files
         plan = _plan(full, minutes * 60, seed)
         watch = watching.Watch(server.url, server.pid, every=min(1.0, minutes), page_every=min(5.0, minutes * 5))
-        turner = knobs.Turner(server, seed, every=max(1.0, min(2.0, minutes * 0.2)))
+        turner = knobs.Turner(server.admin, seed, every=max(1.0, min(2.0, minutes * 0.2)))
         crowd = clients.Crowd(server.port, seed, rate=2.0, patient_slow=minutes >= 1)
         with watch.running(), watching.beside(turner.turn), watching.beside(partial(_run, crowd)):
             result = _loaded(plan, server.url)
