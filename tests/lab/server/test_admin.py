@@ -186,7 +186,10 @@ def test_lanes_are_switched_on_while_requests_wait(server: Running) -> None:
     server.model.until_entered()
     before = server.asking(text="word " * 30)
     server.until(lambda: server.page()[("ref_queue_depth", "")] == 1)
-    assert patch(server, "*", governance={"lanes": True, "lane_boundary_tokens": 10}).status_code == 200
+    assert (
+        patch(server, "*", governance={"lanes": True, "lane_boundary_tokens": 10, "lane_age_ms": 600_000}).status_code
+        == 200
+    )
     after = server.asking(text="two words")
     server.until(lambda: server.page()[("ref_queue_depth", "")] == 2)
     server.model.gate.set()

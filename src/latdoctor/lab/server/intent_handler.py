@@ -20,7 +20,7 @@ from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, LoadShed, RequestRefused, Unavailable
 from latdoctor.lab.server.governance import Governance, Readiness
-from latdoctor.lab.server.intent_request import BODY_SECONDS, RequestContext, Ticket, parse, read
+from latdoctor.lab.server.intent_request import BODY_SECONDS, AnswerSource, RequestContext, Ticket, parse, read
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.stages import StageHandlers, Stages
 from latdoctor.load.mix import FRAMES_PER_SECOND
@@ -95,7 +95,7 @@ class IntentHandler:
             try:
                 context.computed = await ticket.answer
             except _FallBack:
-                context.intent, context.source = FAQ, "fallback"
+                context.intent, context.source = FAQ, AnswerSource.FALLBACK
                 self.metrics.fallback.inc()
             finally:
                 for timer in timers:

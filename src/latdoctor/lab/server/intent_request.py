@@ -7,6 +7,7 @@ import re
 import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import msgspec
@@ -117,14 +118,22 @@ class ModelAnswer(Struct, frozen=True):
     standby: bool = False
 
 
+class AnswerSource(StrEnum):
+    """What computed an answer; FALLBACK: nothing, it is the default answer."""
+
+    MODEL = "model"
+    STANDBY = "standby"
+    FALLBACK = "fallback"
+
+
 class IntentResponse(Struct, frozen=True):
-    """The body of a 200. `source` is model, standby or fallback; times are those of the server's monotonic clock."""
+    """The body of a 200. Times are those of the server's monotonic clock."""
 
     intent: str
     score: float
     model_version: str
     request_id: str
-    source: str
+    source: AnswerSource
     timing: RequestTiming
 
 
@@ -144,7 +153,7 @@ class RequestContext:
     queued: float = 0.0
     computed: ModelAnswer | None = None
     intent: str = ""
-    source: str = "model"
+    source: AnswerSource = AnswerSource.MODEL
     sent: float = 0.0
     body: bytes = b""
 

@@ -23,7 +23,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.access_log import AccessLog, AccessLogEntry, utc_time
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.intent_request import IntentResponse, RequestContext, RequestTiming
+from latdoctor.lab.server.intent_request import AnswerSource, IntentResponse, RequestContext, RequestTiming
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.tokenizer import SEPARATOR, audio_frames, audio_length, text_tokens
@@ -192,7 +192,7 @@ class StageHandlers:
         """Names the intent, and adds the turn to the session."""
         if context.computed is not None:
             context.intent = self.intents[context.computed.intent]
-            context.source = "standby" if context.computed.standby else "model"
+            context.source = AnswerSource.STANDBY if context.computed.standby else AnswerSource.MODEL
         now = self.clock()
         with self.shared:
             if context.intent_request.session is not None:

@@ -148,7 +148,7 @@ def _assembled(
     artifacts += _trace(incident, rng, model, now)
     raw |= {_raw_name(one): RawFile(one.read(), one.taken_at) for one in artifacts if one.collector in _AS_FILES}
     if incident.tensorrt:
-        engine = _tensorrt(incident, rng, severity, now)
+        engine = _tensorrt(incident.tensorrt, incident.machine.board, rng, severity, now)
         raw |= engine
         artifacts += [
             Artifact(name, "tensorrt", _ENGINE, name.rpartition("/")[2], file.written, file.content)
@@ -195,7 +195,7 @@ def _logs(incident: SyntheticIncident, rng: random.Random, host: str, model: str
     kernel = logs.kernel_log(rng, host, now)
     messages = [*logs.neighbours(rng, now, rng.randint(14, 40)), *incident.kernel]
     yield _log(_LOG_NAMES[kernel.form], kernel.text(rng, messages), taken)
-    form = "triton" if incident.service is not None else "python"
+    form = logs.ServerLogForm.TRITON if incident.service is not None else logs.ServerLogForm.PYTHON
     chatter = logs.server_chatter(rng, form, now, model)
     yield _log("server.log", logs.ServerLog(form, incident.machine.pid).text([*chatter, *incident.server]), taken)
 
@@ -218,14 +218,16 @@ def _trace(incident: SyntheticIncident, rng: random.Random, model: str, now: flo
     )
 
 
-def _tensorrt(incident: SyntheticIncident, rng: random.Random, severity: float, now: float) -> dict[str, RawFile]:
-    rows = tensorrt.layers(rng, incident.tensorrt, severity)
+def _tensorrt(
+    state: tensorrt.EngineState, board: gpu_load.GpuModel, rng: random.Random, severity: float, now: float
+) -> dict[str, RawFile]:
+    rows = tensorrt.layers(rng, state, severity)
     built = now - rng.uniform(2, 20) * 86_400
     files = {
         f"{_ENGINE}.graph.json": tensorrt.layer_info(rows),
         f"{_ENGINE}.profile.json": tensorrt.profile(rng, rows),
         f"{_ENGINE}.timing.json": tensorrt.times(rng, rows),
-        f"{_ENGINE}.build.log": tensorrt.build_log(rng, rows, incident.tensorrt, incident.machine.board, built),
+        f"{_ENGINE}.build.log": tensorrt.build_log(rng, rows, state, board, built),
     }
     return {f"tensorrt/{name}": RawFile(content, built) for name, content in files.items()}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from latdoctor.lab.telemetry.gpu_load import GpuMachine, GpuWork
 from latdoctor.lab.telemetry.logs import KernelMessage
 from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
+from latdoctor.lab.telemetry.tensorrt import EngineState
 from latdoctor.lab.telemetry.triton import Service
 from latdoctor.lab.telemetry.vllm import Engine
 
@@ -55,7 +56,7 @@ class SyntheticIncident:
     kernel: Sequence[KernelMessage] = ()
     server: Sequence[tuple[float, str, str]] = ()  # unix seconds, level, message
     recording: ProfilerRecording | None = None
-    tensorrt: str = ""  # the state of the engine
+    tensorrt: EngineState | None = None
     unseen: str = ""
     subjects: tuple[str, ...] = ()
 

@@ -6,18 +6,34 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 
 KernelMessage = tuple[float, str]  # unix seconds, message
 
-FORMS = ("dmesg", "journal", "kmsg")
+
+class KernelLogForm(StrEnum):
+    """`dmesg -T`, journald's ISO form, or /dev/kmsg."""
+
+    DMESG = "dmesg"
+    JOURNAL = "journal"
+    KMSG = "kmsg"
+
+
+class ServerLogForm(StrEnum):
+    """Triton's glog lines, or Python's logging."""
+
+    TRITON = "triton"
+    PYTHON = "python"
+
+
 _DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
 class KernelLog:
-    """How one machine's kernel log is written: `form` is `dmesg -T`, journald's ISO form or /dev/kmsg."""
+    """How one machine's kernel log is written."""
 
-    form: str
+    form: KernelLogForm
     host: str
     booted: float
 
@@ -31,16 +47,16 @@ class KernelLog:
     def _line(self, sequence: int, time: float, message: str) -> str:
         stamp = datetime.fromtimestamp(time, UTC)
         uptime = time - self.booted
-        if self.form == "dmesg":
+        if self.form is KernelLogForm.DMESG:
             return f"[{stamp:%a %b} {stamp.day:2d} {stamp:%H:%M:%S %Y}] {message}"
-        if self.form == "journal":
+        if self.form is KernelLogForm.JOURNAL:
             return f"{stamp:%Y-%m-%dT%H:%M:%S.%f}+00:00 {self.host} kernel: [{uptime:.6f}] {message}"
         priority = 4 if message.startswith("NVRM: Xid") else 6
         return f"{priority},{sequence},{round(uptime * 1e6)},-;{message}"
 
 
 def kernel_log(rng: random.Random, host: str, now: float) -> KernelLog:
-    return KernelLog(rng.choice(FORMS), host, now - rng.uniform(9, 60) * _DAY)
+    return KernelLog(rng.choice(list(KernelLogForm)), host, now - rng.uniform(9, 60) * _DAY)
 
 
 def neighbours(rng: random.Random, now: float, count: int = 24) -> list[KernelMessage]:
@@ -76,9 +92,9 @@ def xid(pci: str, code: int, detail: str, pid: int | None = None, process: str =
 
 @dataclass(frozen=True, slots=True)
 class ServerLog:
-    """How a server writes: Triton's glog lines, or Python's logging."""
+    """How a server writes its log."""
 
-    form: str  # triton | python
+    form: ServerLogForm
     pid: int
 
     def text(self, messages: Sequence[tuple[float, str, str]]) -> bytes:
@@ -88,16 +104,16 @@ class ServerLog:
 
     def _line(self, time: float, level: str, message: str) -> str:
         stamp = datetime.fromtimestamp(time, UTC)
-        if self.form == "triton":
+        if self.form is ServerLogForm.TRITON:
             return f"{level[0]}{stamp:%m%d %H:%M:%S.%f} {self.pid} {message}"
         return f"{stamp:%Y-%m-%d %H:%M:%S},{stamp.microsecond // 1000:03d} {level} [{self.pid}] {message}"
 
 
-def server_chatter(rng: random.Random, form: str, now: float, model: str) -> list[tuple[float, str, str]]:
+def server_chatter(rng: random.Random, form: ServerLogForm, now: float, model: str) -> list[tuple[float, str, str]]:
     """Log lines of a healthy server."""
     client = f"10.{rng.randint(0, 9)}.{rng.randint(0, 255)}.{rng.randint(1, 254)}"
     pool: tuple[str, ...]
-    if form == "triton":
+    if form is ServerLogForm.TRITON:
         pool = (
             f"model_lifecycle.cc:849] successfully loaded '{model}'",
             f"http_server.cc:4755] HTTP request: 2 /v2/models/{model}/ready",

@@ -10,6 +10,7 @@ import gzip
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
@@ -151,14 +152,21 @@ class TraceSimulator:
         self.spans.append(TraceSpan("cuda_runtime", call, begin, self.host - begin, self._correlation))
 
 
+class Precision(StrEnum):
+    """The type of the matrix products: with tensor cores, or FP32 without."""
+
+    HALF = "half"
+    SINGLE = "single"
+
+
 # Kernel names follow the libraries' habits: tensor-core GEMMs name their types, plain FP32 ones are sgemm.
 _GEMM = {
-    "half": "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel",
-    "single": "ampere_sgemm_128x64_tn",
+    Precision.HALF: "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel",
+    Precision.SINGLE: "ampere_sgemm_128x64_tn",
 }
 _ATTENTION = {
-    "half": "flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::half_t>>",
-    "single": "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)",
+    Precision.HALF: "flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, cutlass::half_t>>",
+    Precision.SINGLE: "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)",
 }
 _ELEMENTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::{}>"
 _FUSED = "triton_poi_fused_{}_{}"
@@ -170,7 +178,7 @@ class ForwardPass:
 
     layers: int = 12
     size: float = 1.0
-    precision: str = "half"  # half | single
+    precision: Precision = Precision.HALF
     fused: bool = True  # pointwise operators in one kernel, or each in its own
     reads_back: int = 0  # values read from the device in each layer
     inputs: int = 2_097_152  # bytes copied to the device for each pass
@@ -200,11 +208,11 @@ def record(rng: random.Random, work: ForwardPass, pace: HostSpeed, steps: int, s
 
 def _gemm(work: ForwardPass, micros: float) -> float:
     # Without tensor cores a matrix product takes several times as long.
-    return micros * work.size * (6.2 if work.precision == "single" else 1.0)
+    return micros * work.size * (6.2 if work.precision is Precision.SINGLE else 1.0)
 
 
 def _layer(line: TraceSimulator, work: ForwardPass, layer: int) -> None:
-    gemm, wide = _GEMM[work.precision], 2.0 if work.precision == "single" else 1.0
+    gemm, wide = _GEMM[work.precision], 2.0 if work.precision is Precision.SINGLE else 1.0
     if work.states:
         line.copy("HtoD", work.states, pinned=work.pinned)
     line.view("aten::view")

@@ -27,8 +27,8 @@ from latdoctor.lab.telemetry.incident import (
     triton_service,
 )
 from latdoctor.lab.telemetry.logs import KernelMessage
-from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed
-from latdoctor.lab.telemetry.tensorrt import DANGLING, FALLEN_BACK, SOUND
+from latdoctor.lab.telemetry.profiler_trace import ForwardPass, HostSpeed, Precision
+from latdoctor.lab.telemetry.tensorrt import EngineState
 from latdoctor.lab.telemetry.vllm import Engine, capacity
 
 
@@ -167,7 +167,7 @@ def _traced(
     slower: float,
     *,
     pace: HostSpeed | None = None,
-    tensorrt: str = "",
+    tensorrt: EngineState | None = None,
 ) -> SyntheticIncident:
     """A server with a profiler trace: healthy GPUs at utilisation `busy`, passes `slower` times as long."""
     rng = fault.rng
@@ -205,13 +205,13 @@ def host_device_copies(fault: FaultParameters) -> SyntheticIncident:
 def missed_fusion(fault: FaultParameters) -> SyntheticIncident:
     """Unfused pointwise operators, and an engine with format conversions between its layers."""
     work = ForwardPass(layers=12, size=fault.rng.uniform(0.8, 1.1), fused=False)
-    return _traced(fault, work, 0.93, fault.between(1.15, 1.7), tensorrt=DANGLING)
+    return _traced(fault, work, 0.93, fault.between(1.15, 1.7), tensorrt=EngineState.DANGLING)
 
 
 def precision_fallback(fault: FaultParameters) -> SyntheticIncident:
     """Matrix products in FP32 without tensor cores, in an engine built for INT8 and FP16."""
-    work = ForwardPass(layers=8, size=fault.rng.uniform(0.5, 0.8), precision="single")
-    return _traced(fault, work, 0.97, fault.between(1.3, 2.1), tensorrt=FALLEN_BACK)
+    work = ForwardPass(layers=8, size=fault.rng.uniform(0.5, 0.8), precision=Precision.SINGLE)
+    return _traced(fault, work, 0.97, fault.between(1.3, 2.1), tensorrt=EngineState.FALLEN_BACK)
 
 
 def kv_pressure(fault: FaultParameters) -> SyntheticIncident:
@@ -241,7 +241,7 @@ def healthy(fault: FaultParameters) -> SyntheticIncident:
     service = triton_service(fault, (1.0,) * host.count, rng.uniform(0.4, 0.6))
     recording = ProfilerRecording(ForwardPass(size=rng.uniform(0.9, 1.3)), HostSpeed(), 4)
     return SyntheticIncident(
-        host, tuple(usual(fault, host)), slo_for(service), service, recording=recording, tensorrt=SOUND
+        host, tuple(usual(fault, host)), slo_for(service), service, recording=recording, tensorrt=EngineState.SOUND
     )
 
 
@@ -273,7 +273,7 @@ def busy(fault: FaultParameters) -> SyntheticIncident:
     incident = SyntheticIncident(
         host, tuple(works), slo_for(service, 4.3), service, kernel=messages, recording=recording
     )
-    return replace(incident, tensorrt=SOUND)
+    return replace(incident, tensorrt=EngineState.SOUND)
 
 
 def idle(fault: FaultParameters) -> SyntheticIncident:

@@ -10,12 +10,20 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 
 import msgspec
 
 from latdoctor.lab.telemetry.gpu_load import GpuModel
 
-SOUND, DANGLING, FALLEN_BACK = "sound", "dangling", "fallen back"
+
+class EngineState(StrEnum):
+    """DANGLING: conversions are left between the layers; FALLEN_BACK: layers run in FP32."""
+
+    SOUND = "sound"
+    DANGLING = "dangling"
+    FALLEN_BACK = "fallen back"
+
 
 _FP32 = "Row major linear FP32"
 _FP16 = "Thirty-two wide channel vectorized row major FP16 format"
@@ -42,17 +50,17 @@ class EngineLayer:
     tactic: str = ""
 
 
-def layers(rng: random.Random, state: str, severity: float) -> tuple[EngineLayer, ...]:
+def layers(rng: random.Random, state: EngineState, severity: float) -> tuple[EngineLayer, ...]:
     """The engine's layers. Worse: more stages have conversions, or have fallen back."""
     hit = max(1, round(severity * len(_STAGES)))
     rows = [*_stem(rng, state)]
     for stage, shape in enumerate(_STAGES):
-        troubled = state != SOUND and stage >= len(_STAGES) - hit
+        troubled = state is not EngineState.SOUND and stage >= len(_STAGES) - hit
         for block in range(2):
             rows += _block(
                 rng, state, f"layer{stage + 1}.{block}", shape, troubled=troubled, number=40 * stage + 17 * block
             )
-    last = _INT8 if state == DANGLING else _FP16
+    last = _INT8 if state is EngineState.DANGLING else _FP16
     rows.append(EngineLayer("GlobalAveragePool_246", "TiledPooling", _FP16, _FP16, (512, 1), _near(rng, 0.007)))
     if last != _FP16:
         rows.append(EngineLayer("QuantizeLinear_250", "Reformat", _FP16, last, (512, 1), _near(rng, 0.005), "QDQ"))
@@ -60,20 +68,24 @@ def layers(rng: random.Random, state: str, severity: float) -> tuple[EngineLayer
     return tuple(rows)
 
 
-def _stem(rng: random.Random, state: str) -> Iterator[EngineLayer]:
-    half = _INT8 if state == DANGLING else _FP16
-    how, name = ("QDQ", "QuantizeLinear_2") if state == DANGLING else ("REFORMAT", _copy_node("Input", "conv1.weight"))
+def _stem(rng: random.Random, state: EngineState) -> Iterator[EngineLayer]:
+    half = _INT8 if state is EngineState.DANGLING else _FP16
+    how, name = (
+        ("QDQ", "QuantizeLinear_2")
+        if state is EngineState.DANGLING
+        else ("REFORMAT", _copy_node("Input", "conv1.weight"))
+    )
     yield EngineLayer(name, "Reformat", _FP32, half, (3, 224), _near(rng, 0.052), how)
     yield _convolution(rng, "conv1.weight + Conv_9 + Relu_11", half, _FP16, (64, 112), 0.12)
     yield EngineLayer("MaxPool_12", "TiledPooling", _FP16, _FP16, (64, 56), _near(rng, 0.046))
 
 
 def _block(
-    rng: random.Random, state: str, name: str, shape: tuple[int, int], *, troubled: bool, number: int
+    rng: random.Random, state: EngineState, name: str, shape: tuple[int, int], *, troubled: bool, number: int
 ) -> Iterator[EngineLayer]:
     """Two convolutions and the sum with what went around them."""
     base = 0.034
-    quantised = state != SOUND
+    quantised = state is not EngineState.SOUND
     first, second = f"{name}.conv1.weight + Conv_{number + 22}", f"{name}.conv2.weight + Conv_{number + 34}"
     narrow = _INT8 if quantised else _FP16
     if quantised:
@@ -82,7 +94,7 @@ def _block(
     if not troubled:
         yield _convolution(rng, f"{first} + Relu_{number + 24}", narrow, narrow, shape, base)
         yield _convolution(rng, f"{second} + Add_{number + 36} + Relu_{number + 37}", narrow, _FP16, shape, base * 1.1)
-    elif state == DANGLING:
+    elif state is EngineState.DANGLING:
         yield _convolution(rng, first, narrow, _FP16, shape, base)
         yield EngineLayer(f"PWN(Relu_{number + 24})", "PointWiseV2", _FP16, _FP16, shape, _near(rng, 0.016))
         yield EngineLayer(f"QuantizeLinear_{number + 27}", "Reformat", _FP16, narrow, shape, _near(rng, 0.021), "QDQ")
@@ -208,9 +220,11 @@ def times(rng: random.Random, rows: tuple[EngineLayer, ...], runs: int = 120) ->
 _VERSION = "v101300"
 
 
-def build_log(rng: random.Random, rows: tuple[EngineLayer, ...], state: str, board: GpuModel, now: float) -> bytes:
+def build_log(
+    rng: random.Random, rows: tuple[EngineLayer, ...], state: EngineState, board: GpuModel, now: float
+) -> bytes:
     """The whole log; the build ended at `now`, unix seconds."""
-    precision = "--fp16" if state == SOUND else "--fp16 --int8"
+    precision = "--fp16" if state is EngineState.SOUND else "--fp16 --int8"
     command = f"trtexec --onnx=resnet.onnx {precision} --shapes=input.1:32x3x224x224 --verbose --saveEngine=resnet.plan"
     lines = [f"&&&& RUNNING TensorRT.trtexec [TensorRT {_VERSION}] # {command}"]
     entries = [*_options(state), *_device(board), *_builder(rng, rows, state), *_summary(rng, rows)]
@@ -222,15 +236,15 @@ def build_log(rng: random.Random, rows: tuple[EngineLayer, ...], state: str, boa
     return ("\n".join(lines) + "\n").encode()
 
 
-def _options(state: str) -> Iterator[tuple[str, str]]:
+def _options(state: EngineState) -> Iterator[tuple[str, str]]:
     yield "I", "=== Model Options ==="
     yield "I", "Format: ONNX"
     yield "I", "Model: resnet.onnx"
     yield "I", "=== Build Options ==="
     yield "I", "Memory Pools: workspace: default, dlaSRAM: default, dlaLocalDRAM: default, dlaGlobalDRAM: default"
-    yield "I", f"Precision: {'FP32+FP16' if state == SOUND else 'FP32+FP16+INT8'}"
+    yield "I", f"Precision: {'FP32+FP16' if state is EngineState.SOUND else 'FP32+FP16+INT8'}"
     yield "I", "LayerPrecisions:"
-    yield "I", "Calibration: Dynamic" if state != SOUND else "Calibration:"
+    yield "I", "Calibration: Dynamic" if state is not EngineState.SOUND else "Calibration:"
     yield "I", "=== Inference Options ==="
     yield "I", "Input inference shape : input.1=32x3x224x224"
     yield "I", "CUDA Graph: Enabled"
@@ -243,7 +257,7 @@ def _device(board: GpuModel) -> Iterator[tuple[str, str]]:
     yield "I", f"Application Compute Clock Rate: {board.clock_max / 1000:.3f} GHz"
 
 
-def _builder(rng: random.Random, rows: tuple[EngineLayer, ...], state: str) -> Iterator[tuple[str, str]]:
+def _builder(rng: random.Random, rows: tuple[EngineLayer, ...], state: EngineState) -> Iterator[tuple[str, str]]:
     convolutions = [row for row in rows if row.kind == "CaskConvolution"]
     copies = [row for row in rows if row.kind == "Reformat"]
     yield "V", "[TRT] Original: 114 layers"
@@ -254,7 +268,7 @@ def _builder(rng: random.Random, rows: tuple[EngineLayer, ...], state: str) -> I
             yield "V", f"[TRT] ConvReluFusion: Fusing {parts[1]} with {parts[-1]}"
     yield "V", f"[TRT] After vertical fusions: {len(rows) + rng.randint(0, 4)} layers"
     for row in convolutions:
-        if state == FALLEN_BACK and row.source.endswith("FP32"):
+        if state is EngineState.FALLEN_BACK and row.source.endswith("FP32"):
             tensor = f"onnx::Conv_{rng.randint(190, 480)}"
             yield (
                 "V",
@@ -267,7 +281,7 @@ def _builder(rng: random.Random, rows: tuple[EngineLayer, ...], state: str) -> I
                 "conforming implementation was found; the requested precision is ignored, using the fastest one.",
             )
         yield "V", f"[TRT] {row.name} ({row.kind}) Set Tactic Name: {row.tactic}"
-    if state == DANGLING:
+    if state is EngineState.DANGLING:
         yield (
             "W",
             f"[TRT] No implementation obeys reformatting-free rules, at least {len(copies)} reformatting nodes are "
