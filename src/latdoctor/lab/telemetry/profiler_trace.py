@@ -161,7 +161,8 @@ class Precision(StrEnum):
 
 # Kernel names follow the libraries' habits: tensor-core GEMMs name their types, plain FP32 ones are sgemm.
 _GEMM = {
-    Precision.HALF: "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1_tensor16x8x16_kernel",
+    Precision.HALF: "sm80_xmma_gemm_f16f16_f16f32_f32_tn_n_tilesize128x128x32_stage4_warpsize2x2x1"
+    "_tensor16x8x16_kernel",
     Precision.SINGLE: "ampere_sgemm_128x64_tn",
 }
 _ATTENTION = {
