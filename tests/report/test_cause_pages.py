@@ -87,7 +87,7 @@ def test_the_page_names_every_hard_neighbour_and_links_to_it(cause: Cause) -> No
 @by_cause
 def test_every_finding_can_be_judged_by_some_look(cause: Cause) -> None:
     """Alone by one source, or by two together, which is then said."""
-    looks = PAGES[f"{cause.id}.md"].partition("## Where to look\n")[2].partition("\n## ")[0]
+    looks = PAGES[f"{cause.id}.md"].partition("## Sources\n")[2].partition("\n## ")[0]
     assert [name for name in cause.expects if f"`{name}`" not in looks] == []
 
 
@@ -164,7 +164,9 @@ def test_a_reason_that_is_another_s_tells_that_too() -> None:
 def test_on_the_screen_empty_parts_are_left_out_and_neighbours_are_told(tmp_path: Path) -> None:
     rules = small_rules(tmp_path)
     alone = rules.cause["app.alone"]
-    told = [one for one in of_cause(alone, rules, neighbours(alone, rules, [("app.alone", "app.twin")])) if one.told]
+    told = [
+        one for one in of_cause(alone, rules, neighbours(alone, rules, [("app.alone", "app.twin")])) if one.has_content
+    ]
     assert [one.title for one in told] == [
         "Explanation", "Confirmation", "Remediation", "Expected findings", "Findings against it",
         "Similar causes",
@@ -172,7 +174,7 @@ def test_on_the_screen_empty_parts_are_left_out_and_neighbours_are_told(tmp_path
     assert told[-1].lines == (
         "app.twin (app.twin is the matter): for this lonely (+17), long (+17); for that no long (+13), no lonely (+10)",
     )
-    titles = [one.title for one in of_finding(rules.finding["long"], rules) if one.told]
+    titles = [one.title for one in of_finding(rules.finding["long"], rules) if one.has_content]
     assert titles == ["Judged by", "", "Causes that expect it"]
 
 
