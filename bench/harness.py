@@ -36,9 +36,13 @@ def print_result(found: object, output: str, text: str = "") -> None:
         print(msgspec.json.format(msgspec.json.encode(found), indent=1).decode())
         return
     if not text and isinstance(found, Mapping):
-        plain = {name: value for name, value in _flat(found) if isinstance(value, int | float | str | None)}
+        plain = {
+            name: value
+            for name, value in _flat(found)
+            if isinstance(value, int | float | str | None) and not name.startswith("machine")
+        }
         width = max(map(len, plain), default=0)
-        text = "\n".join(f"{name:{width}}  {value}" for name, value in plain.items() if not name.startswith("machine"))
+        text = "\n".join(f"{name:{width}}  {value}" for name, value in plain.items())
     print(text)
 
 
@@ -71,7 +75,8 @@ def run_process(code: str, *words: object, python: str = sys.executable, path: s
     started = time.perf_counter()
     process = subprocess.Popen([python, "-P", "-c", code, *map(str, words)], stdout=subprocess.PIPE, env=environment)
     assert process.stdout is not None
-    printed = process.stdout.read().split()
+    with process.stdout as output:
+        printed = output.read().split()
     _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - started
     process.returncode = os.waitstatus_to_exitcode(status)
