@@ -2,7 +2,7 @@
 
 A table exists only where something was recorded, so that an absent one is no zero: it may be that nothing happened,
 or that it was not asked for. A CUDA graph is recorded as a whole unless the capture asked for its nodes: the GPU was
-busy then, with kernels that nobody counted.
+busy then, with kernels that are not counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ANSWERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Capture:
-    """What is told beside the events. None: the export does not tell; `absent` are tables that are not there."""
+    """What an export has beside the events. None: not recorded; `absent` are the tables that it lacks."""
 
     gpus: tuple[str, ...] = ()
     graphs: int = 0
@@ -135,7 +135,7 @@ def _more(capture: Capture, subject: str, artifact: str, window: Window) -> Iter
 
 
 def _errors(capture: Capture, subject: str, artifact: str) -> Iterator[Event]:
-    """The first failure of every kind. What a probe is told, and "already enabled", are answers and no errors."""
+    """The first failure of every kind. A probe's negative answer and "already enabled" are no errors."""
     dead: set[int] = set()
     seen: Counter[tuple[str, int, bool]] = Counter()
     for one in capture.failures or ():

@@ -63,7 +63,7 @@ def is_one(export: SqliteExport) -> bool:
 
 def batches(export: SqliteExport, damage: DamagedEvents) -> Iterator[list[TraceEvent]]:
     """Every recorded activity, in batches. Raises SourceError where a table has more rows than are read."""
-    link = CorrelationIds(told=False)  # nvprof profiles one process into one file
+    link = CorrelationIds(with_process=False)  # nvprof profiles one process into one file
     for table in _KERNELS:
         if export.has(table, "start", "end"):
             rows = export.rows(table, ("start", "end", "deviceId", "correlationId"))

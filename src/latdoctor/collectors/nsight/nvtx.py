@@ -57,11 +57,11 @@ def _texts(export: SqliteExport, wanted: set[int]) -> Mapping[int, str]:
 
 
 def _by_name(
-    told: Mapping[tuple[object, object], Iterable[Range]], texts: Mapping[int, str]
+    recorded: Mapping[tuple[object, object], Iterable[Range]], texts: Mapping[int, str]
 ) -> Mapping[tuple[str, str], list[Range]]:
     """The ranges by thread and name, numbers in it aside."""
     found: defaultdict[tuple[str, str], list[Range]] = defaultdict(list)
-    for (thread, name), ranges in told.items():
+    for (thread, name), ranges in recorded.items():
         text = name if isinstance(name, str) else texts.get(name, "") if isinstance(name, int) else ""
         if text and "::" not in text:
             found[str(thread), clean(_NUMBERS.sub("#", text), 80)] += ranges

@@ -89,7 +89,7 @@ def _connected(content: bytes | Path, where: str) -> sqlite3.Connection:
             raise SourceError(
                 f"more than the {MAX_FILE >> 30} GiB that are read at most", where=where, code=GapCode.TOO_LARGE
             )
-        # Immutable: no lock, no journal and no index is written beside somebody's evidence.
+        # Immutable: no lock, no journal and no index is written beside the user's file.
         return sqlite3.connect(f"{content.resolve().as_uri()}?mode=ro&immutable=1", uri=True)
     connection = sqlite3.connect(":memory:")
     held = bytearray(content)
@@ -184,7 +184,7 @@ class FailedCall:
 
 def batches(export: SqliteExport, damage: DamagedEvents) -> Iterator[list[TraceEvent]]:
     """Every recorded activity, in batches. A launched CUDA graph counts as one kernel: its own are not recorded."""
-    link = CorrelationIds(told=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
+    link = CorrelationIds(with_process=export.has(KERNEL, "globalPid") and export.has(CALL, "globalTid"))
     launched = ("start", "end", "deviceId", "correlationId", "globalPid")
     readers: tuple[tuple[str, tuple[str, ...], Callable[[Row], TraceEvent | None]], ...] = (
         (KERNEL, launched, partial(_kernel, link=link)),
@@ -248,14 +248,14 @@ def _device(row: Row) -> int | None:
 class CorrelationIds:
     """Numbers by which a call and what it put on the GPU belong together: ids are those of one process each."""
 
-    def __init__(self, told: bool) -> None:
-        self._told = told  # are the processes?
+    def __init__(self, with_process: bool) -> None:
+        self._with_process = with_process  # the rows name their processes
         self._processes: dict[int, int] = {}
 
     def __call__(self, number: object, process: object) -> int | None:
         if not isinstance(number, int) or not 0 < number < 1 << 32:
             return None
-        own = process >> 24 & 0xFFFFFF if self._told and isinstance(process, int) else 0
+        own = process >> 24 & 0xFFFFFF if self._with_process and isinstance(process, int) else 0
         order = self._processes.setdefault(own, len(self._processes))
         return order << 32 | number if order < _MOST_PROCESSES else None
 
@@ -275,9 +275,9 @@ def _copy(row: Row) -> TraceEvent | None:
     return event("gpu_memcpy", copy_name(row[3:6], _WAYS, _MEMORIES), row, EventArgs(device=_device(row), bytes=known))
 
 
-def copy_name(told: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -> str:
+def copy_name(numbers: Row, ways: Mapping[int, str], memories: Mapping[int, str]) -> str:
     """`Memcpy HtoD (Pageable -> Device)`, from the numbers of the direction and of both memories."""
-    kind, *ends = told
+    kind, *ends = numbers
     way = ways.get(kind, "other") if isinstance(kind, int) else "other"
     source, target = (memories.get(end, "") if isinstance(end, int) else "" for end in ends)
     return f"Memcpy {way}" + (f" ({source} -> {target})" if source and target else "")
@@ -325,7 +325,7 @@ def count(export: SqliteExport, table: str) -> int:
 
 
 def capture_settings(export: SqliteExport) -> Mapping[str, str]:
-    """How the capture was set up (META_DATA_CAPTURE), as far as it is told."""
+    """How the capture was set up (META_DATA_CAPTURE), as far as it is recorded."""
     if not export.has("META_DATA_CAPTURE", "name", "value"):
         return {}
     rows = export.rows("META_DATA_CAPTURE", ("name", "value"), limit=2000)

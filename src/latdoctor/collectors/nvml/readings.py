@@ -1,10 +1,10 @@
 """What the samples of one GPU amount to: one value per signal, or why there is none. Pure.
 
-Over the samples in which the driver told a value: utilisation, clock and power are means, memory and temperature the
+Over the samples with a value: utilisation, clock and power are means, memory and temperature the
 highest, the margin to the slowdown temperature the lowest, PCIe lanes the median, states and totals the last one;
 counters are differences over the time between the first and the last sample.
 
-What a clocks-event reason means is told in NVML's documentation (nvmlClocksEventReasons). Two readings need care:
+NVML's documentation describes the clocks-event reasons (nvmlClocksEventReasons). Two readings need care:
 * The software power cap bit is set on some idle boards. It counts in samples under load only.
 * The PCIe generation is lowered on an idle link. Under load it is compared with its maximum; while idle it is unknown.
 """

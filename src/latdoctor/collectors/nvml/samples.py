@@ -145,7 +145,7 @@ def read_record(artifact: Artifact) -> NvmlRecord:
         raise refuse(f"a record of version {record.schema_version}; version {SCHEMA_VERSION} is read")
     known = {device.index for device in record.devices}
     if len(known) != len(record.devices) or len(known) > MAX_GPUS or any(index < 0 for index in known):
-        raise refuse("the GPUs in the record are too many or not told apart")
+        raise refuse("the record has too many GPUs, or one GPU twice")
     if {sample.index for sample in record.samples} != known:
         raise refuse("the GPUs and the samples in the record do not belong together")
     times = [sample.time for sample in record.samples]

@@ -198,10 +198,10 @@ def _series(dialect: Dialect, query: PlannedQuery, subject: str, line: QuerySeri
         blank = any(blank.low <= value <= blank.high for blank in dialect.blanks)
         return time >= first and math.isfinite(value) and not blank
 
-    told_points = [
+    reported_points = [
         (time, value) for time, value in zip(line.times, line.values, strict=True) if label_answers(time, value)
     ]
-    points = [(time, value * query.factor) for time, value in told_points]
+    points = [(time, value * query.factor) for time, value in reported_points]
     if len(points) < _FEWEST:
         return None
     times, values = zip(*points, strict=True)

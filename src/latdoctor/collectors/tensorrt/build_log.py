@@ -38,7 +38,7 @@ _WORTH = re.compile(
     rb"|exceed min ~ max|any optimization profile|expected the shape of|set binding dimension"
     rb"|engine plan file|Enqueue Time|Engine generation|vertical fusions"
 )
-# What stands in every such log, so that any other text is told from one.
+# Every such log contains one of these; other text contains none.
 _MARKS = re.compile(rb"TensorRT|\[TRT\]|&&&& |=== (?:Build|Model|Inference) Options ===|optimization profile|trtexec")
 
 

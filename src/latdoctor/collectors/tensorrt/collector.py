@@ -1,4 +1,4 @@
-"""TensorRT engines: what trtexec writes of them beside the engine itself, which nobody opens here.
+"""TensorRT engines: what trtexec writes beside the engine itself, which is not opened.
 
 One file is enough; its neighbours of the same engine (`model.graph.json`, `model.profile.json`, `model.timing.json`,
 `model.build.log`) are taken along. Several engines are compared.
@@ -39,7 +39,7 @@ def _named(finder: FileFinder, given: Sequence[Path]) -> Iterator[NamedFile]:
     stems = Counter(stem for _, stem in engines)
     groups: dict[tuple[Path, str], str] = {}
     for folder, stem in engines:
-        # Engines of one name in several folders (fp16/model, int8/model) are told apart by their folders.
+        # Engines of one name in several folders (fp16/model, int8/model) are distinguished by their folders.
         shown = f"{folder.name}-{stem}" if stems[stem] > 1 else stem
         groups[folder, stem] = unique_name(safe_name(shown, "engine"), groups.values())
     taken: set[str] = set()

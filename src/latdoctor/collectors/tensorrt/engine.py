@@ -166,7 +166,7 @@ class EngineFiles:
 
 @dataclass(frozen=True, slots=True)
 class SourcedValue:
-    """A text or a time with the artifact that told it."""
+    """A text or a time with its artifact."""
 
     value: str | float
     artifact: str

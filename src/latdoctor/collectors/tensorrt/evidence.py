@@ -33,7 +33,7 @@ class _Writer:
     def reading(self, signal: str, value: Value, artifact: str, place: str, note: str = "", bound: str = "") -> Reading:
         return Reading(signal, self.subject, value, Origin(artifact, place), note=note, bound=bound)
 
-    def told(self, signal: str, found: SourcedValue, note: str = "") -> Reading:
+    def sourced(self, signal: str, found: SourcedValue, note: str = "") -> Reading:
         return self.reading(signal, found.value, found.artifact, found.place, note)
 
     def gap(self, reason: str, code: GapCode, signals: tuple[str, ...], next_step: str) -> Gap:
@@ -102,7 +102,7 @@ def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     if compute is None or not isinstance(compute.value, float):
         yield writer.gap("cannot tell: no times of whole runs were given", GapCode.ABSENT, _RUNS, _TIMED)
         return
-    yield writer.told("engine.compute.median", compute)
+    yield writer.sourced("engine.compute.median", compute)
     lost = []
     for signal, part in (("engine.enqueue_ratio", enqueue), ("engine.copy_ratio", copies)):
         if part is None or not isinstance(part.value, float) or compute.value <= 0:
@@ -111,7 +111,7 @@ def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         shown = f"{_time(part.value)} of {_time(compute.value)}; {part.place}"
         yield writer.reading(signal, part.value / compute.value, part.artifact, shown)
     if enqueue is not None:
-        yield writer.told("engine.enqueue.median", enqueue)
+        yield writer.sourced("engine.enqueue.median", enqueue)
     else:
         lost.append("engine.enqueue.median")
     if lost:
@@ -121,13 +121,13 @@ def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
 def _facts(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     for signal, found in (("engine.device", engine.device(files)), ("engine.precision", engine.precision(files))):
         if found is not None:
-            yield writer.told(signal, found)
+            yield writer.sourced(signal, found)
         else:
             yield writer.gap("the files do not say it", GapCode.ABSENT, (signal,), _VERBOSE)
 
 
 def _log(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
-    """What the builder says is told only by a verbose log of a build; that an engine is foreign, by any log."""
+    """What only a verbose build log reports; any log reports that an engine is foreign."""
     if not files.logs:
         yield writer.gap("cannot tell: no log was given", GapCode.ABSENT, (*_BUILD, _SHAPE, _FOREIGN), _VERBOSE)
         return

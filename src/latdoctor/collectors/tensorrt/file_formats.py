@@ -97,20 +97,20 @@ def read(content: bytes, where: str) -> Document:
     return found
 
 
-def _of_mapping(told: Mapping[object, object], where: str) -> Document | None:
-    listed = told.get("Layers")
+def _of_mapping(document: Mapping[object, object], where: str) -> Document | None:
+    listed = document.get("Layers")
     if isinstance(listed, list):
-        return _layers(listed, told, where)
-    if any(key in told for key in ("performance_summary", "device_information", "inference_options")):
-        return _measured(told)
-    if "build_options" in told:
-        options = _mapping(told.get("build_options"))
+        return _layers(listed, document, where)
+    if any(key in document for key in ("performance_summary", "device_information", "inference_options")):
+        return _measured(document)
+    if "build_options" in document:
+        options = _mapping(document.get("build_options"))
         return EngineMetadata(precision=_text(options.get("Precision")))
     return None
 
 
-def _of_list(told: Sequence[object]) -> Document | None:
-    rows = [row for row in told if isinstance(row, dict)]
+def _of_list(document: Sequence[object]) -> Document | None:
+    rows = [row for row in document if isinstance(row, dict)]
     if any("averageMs" in row or "percentage" in row for row in rows):
         return LayerProfile(tuple(_profile(rows)))
     if any("computeMs" in row or "startEnqMs" in row or "latencyMs" in row for row in rows):
@@ -120,12 +120,12 @@ def _of_list(told: Sequence[object]) -> Document | None:
     return None
 
 
-def _layers(listed: Sequence[object], told: Mapping[object, object], where: str) -> LayerInfo:
+def _layers(listed: Sequence[object], document: Mapping[object, object], where: str) -> LayerInfo:
     if len(listed) > MAX_LAYERS:
         raise SourceError(
             f"more than the {MAX_LAYERS} layers that are read at most", where=where, code=GapCode.TOO_LARGE
         )
-    bindings = told.get("Bindings")
+    bindings = document.get("Bindings")
     named = frozenset(one for one in bindings if isinstance(one, str)) if isinstance(bindings, list) else frozenset()
     rows = [row for row in listed if isinstance(row, dict)]
     if not rows:
@@ -183,31 +183,31 @@ def _between(row: Mapping[object, object], start: str, end: str) -> float | None
     return None if begun is None or ended is None or ended < begun else ended - begun
 
 
-def _measured(told: Mapping[object, object]) -> EngineMetadata:
-    summary = _mapping(told.get("performance_summary"))
+def _measured(document: Mapping[object, object]) -> EngineMetadata:
+    summary = _mapping(document.get("performance_summary"))
     ways = [_median(summary.get(f"{way} Latency")) for way in ("H2D", "D2H")]
     return EngineMetadata(
-        device=_text(_mapping(told.get("device_information")).get("Selected Device")),
+        device=_text(_mapping(document.get("device_information")).get("Selected Device")),
         enqueue=_median(summary.get("Enqueue Time")),
         compute=_median(summary.get("GPU Compute Time")),
         copies=None if None in ways else sum(way for way in ways if way is not None),
     )
 
 
-def _median(told: object) -> float | None:
+def _median(value: object) -> float | None:
     """Of the figures min, max, mean, median, P99."""
-    return _seconds(told[3]) if isinstance(told, list) and len(told) > 3 else None
+    return _seconds(value[3]) if isinstance(value, list) and len(value) > 3 else None
 
 
-def _mapping(told: object) -> Mapping[object, object]:
-    return told if isinstance(told, dict) else {}
+def _mapping(value: object) -> Mapping[object, object]:
+    return value if isinstance(value, dict) else {}
 
 
-def _text(told: object) -> str:
-    return clean(told, _LONGEST) if isinstance(told, str) else ""
+def _text(value: object) -> str:
+    return clean(value, _LONGEST) if isinstance(value, str) else ""
 
 
-def _seconds(told: object) -> float | None:
-    if isinstance(told, bool) or not isinstance(told, int | float) or not 0 <= told < math.inf:
+def _seconds(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
         return None
-    return told / 1000
+    return value / 1000

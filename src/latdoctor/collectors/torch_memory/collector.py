@@ -60,7 +60,7 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
         raise refused[0]
     if known:
         parts.append(memory_evidence.of_stats(known, subject))
-    return _without_told(Evidence.merge(parts), has_snapshot=len(known) < len(artifacts) - len(refused))
+    return _with_unreported_gaps(Evidence.merge(parts), has_snapshot=len(known) < len(artifacts) - len(refused))
 
 
 def _stats(content: bytes, artifact: Artifact) -> AllocatorStats:
@@ -73,8 +73,8 @@ def _stats(content: bytes, artifact: Artifact) -> AllocatorStats:
     return stats(content, artifact.source)
 
 
-def _without_told(found: Evidence, *, has_snapshot: bool) -> Evidence:
-    """Adds what this kind of file never tells as gaps, and takes away those that another file filled."""
+def _with_unreported_gaps(found: Evidence, *, has_snapshot: bool) -> Evidence:
+    """Add gaps for what this kind of file never reports, and drop those that another file filled."""
     known = {reading.signal for reading in found.readings}
     subjects = [subject.id for subject in found.subjects]
     missing = tuple(signal for signal in SIGNALS if signal not in known)

@@ -26,7 +26,7 @@ _FITTING = ("alloc.ooms_despite_room",)
 SNAPSHOT_TOO = "take a snapshot too: torch.cuda.memory._dump_snapshot(FILE)"
 STATS_TOO = "save torch.cuda.memory_stats() as JSON too, twice, some minutes apart"
 _RECORD = "call torch.cuda.memory._record_memory_history() some seconds before the snapshot"
-# In less than this nobody can tell a rate; the sample of a sound model recorded 43 ms.
+# Seconds; a shorter history yields no rate. The sample of a sound model recorded 43 ms.
 _SHORTEST = 0.01
 
 
@@ -145,7 +145,7 @@ def _held(found: AllocatorStats, source: EvidenceWriter) -> Iterator[Reading]:
 
 
 def _grown(first: AllocatorStats, last: AllocatorStats, source: EvidenceWriter) -> Iterator[Reading]:
-    """What grew between two states of one process; one that began anew has grown nothing that can be told."""
+    """What grew between two states of one process; nothing where its counters were reset."""
     if last.age <= first.age:
         return
     keys = ("num_alloc_retries", "num_ooms", "num_device_alloc", "allocation.all.allocated")

@@ -5,7 +5,7 @@ memo number of 2^31 makes it reserve gigabytes, and nested tuples as keys take i
 few operations that a snapshot of PyTorch's allocator consists of and refuses all others by name, before anything is
 made. Every operation takes at least one byte of the file and makes at most one thing, and both are counted: a
 file made to be as costly as it can takes some seconds and at most 0.8 GB. What is read may still refer to itself, or to
-one thing a million times: whoever walks it must count.
+one thing a million times: a caller that walks it must count.
 
 The operations are those of CPython's `pickletools`.
 """

@@ -83,7 +83,7 @@ class MemoryPool:
     inactive: int = 0
     inactive_split: int = 0  # inactive parts of segments of which something is in use
     largest_hole: int = 0
-    private: int = 0  # reserved in pools of CUDA graphs, of which nobody else gets anything
+    private: int = 0  # reserved in pools of CUDA graphs, which serve no other allocation
 
 
 @dataclass(slots=True)

@@ -199,7 +199,7 @@ def _syncs(host: HostCallSweep, idle: IdleSweep) -> SyncCalls:
 
 
 def _copies(
-    told: Mapping[str, CopyCounts],
+    copied_by_label: Mapping[str, CopyCounts],
     device: DeviceWork,
     name: str,
     gpu: KernelSweep,
@@ -208,7 +208,7 @@ def _copies(
 ) -> CopySummary:
     ways: dict[str, CopyTotals] = {}
     pageable: float | None = 0.0
-    for text, copied in told.items():
+    for text, copied in copied_by_label.items():
         label = CopyLabel.parse(text)
         if label.device != name:
             continue
@@ -248,7 +248,7 @@ def _compiles(columns: TraceStore, host: HostCallSweep, found: TracePhases) -> C
     whole = union(times[:, 0], times[:, 1])
     late = whole.starts >= found.steady
     return CompileActivity(
-        told=bool(len(columns.operators) or columns.counts.compiles),
+        recorded=bool(len(columns.operators) or columns.counts.compiles),
         count=len(whole.starts),
         steady_count=int(late.sum()),
         steady_time=float((whole.ends - whole.starts)[late].sum()),

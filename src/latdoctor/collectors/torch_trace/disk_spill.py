@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Numbers = NDArray[np.int32]
     Rows = NDArray[np.void]
 
-# `start` orders the rows; what `key`, `label` and `place` number is the affair of whoever adds them. 32 bytes.
+# `start` orders the rows; what `key`, `label` and `place` number is up to the caller that adds them. 32 bytes.
 ROW = np.dtype([("start", "f8"), ("dur", "f8"), ("key", "f8"), ("label", "i4"), ("place", "i4")])
 NO_KEY = -1.0
 BLOCK = 1 << 16  # rows: 2 MiB
@@ -184,7 +184,7 @@ def windows(spools: Sequence[Spool], rows: int = SLICE) -> Iterator[tuple[float,
 
 def swept(spools: Sequence[Spool]) -> Iterator[tuple[float, float, list[Rows]]]:
     """All windows in order, with the rows of each spool. Where very many rows start together (that is, where ids are
-    not told, or in a file made for it), they come in windows of no length, so that memory stays bounded.
+    missing, or in a crafted file), they come in windows of no length, so that memory stays bounded.
     """
     values, counts = np.unique(np.concatenate([spool.marks for spool in spools]), return_counts=True)
     crowded = set(values[counts > CROWD // STRIDE].tolist())

@@ -121,7 +121,7 @@ class TraceCounts(msgspec.Struct):
 
 
 class CopyLabel(msgspec.Struct, frozen=True):
-    """What is told of a copy: its device, its direction, and the host memory (`` where not told)."""
+    """The label of a copy: its device, its direction, and the host memory (empty if unknown)."""
 
     device: str
     direction: str
@@ -348,16 +348,16 @@ class TraceStore:
 
 
 def _ids(args: Sequence[EventArgs]) -> Floats:
-    """The ids by which operators and kernels belong together; NO_KEY where none is told."""
+    """The ids by which operators and kernels belong together; NO_KEY where there is none."""
     return _numbers([arg.link if arg.link is not None else arg.old_link for arg in args])
 
 
-def _numbers(told: Sequence[object]) -> Floats:
-    """`told` as keys; NO_KEY for what is no number of zero or more."""
+def _numbers(ids: Sequence[object]) -> Floats:
+    """`ids` as keys; NO_KEY for what is no number of zero or more."""
     try:
-        found = np.fromiter(told, np.float64, len(told))
+        found = np.fromiter(ids, np.float64, len(ids))
     except (TypeError, ValueError, OverflowError):  # something else than numbers
-        found = np.array([float(one) if isinstance(one, int) and abs(one) < 2**53 else nan for one in told])
+        found = np.array([float(one) if isinstance(one, int) and abs(one) < 2**53 else nan for one in ids])
     found[~(found >= 0) | (found == inf)] = NO_KEY
     return found
 

@@ -89,7 +89,7 @@ def _gaps(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Gap]:
     if summary.phases is not None and summary.phases.why_not:
         reason = f"cannot tell a steady state: {summary.phases.why_not}; all of it counts as warm-up"
         yield writer.gap(reason, GapCode.INSUFFICIENT, _STEADY, _RECORD_LONGER)
-    elif summary.compiles is not None and not summary.compiles.told:
+    elif summary.compiles is not None and not summary.compiles.recorded:
         reason = "cannot tell compilations: the trace holds no operators of the framework"
         yield writer.gap(reason, GapCode.ABSENT, _COMPILES[:2], _RECORD_GPU)
     if summary.copies is not None and summary.copies.host_device_count and summary.copies.host_device_bytes is None:

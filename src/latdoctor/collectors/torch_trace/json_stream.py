@@ -173,7 +173,7 @@ class _Step(Struct, frozen=True):
 class KinetoReader:
     """One trace, read once by `batches()`; the other attributes are complete when that has come to its end.
 
-    `start` is where an event is taken to begin, for whoever reads the rest of a trace from there on. `stop` is such a
+    `start` is where an event is taken to begin, for a process that reads the rest from there. `stop` is such a
     place further on: where the events before it end exactly there, reading ends, and `stopped` is true; that proves
     that an event begins at `stop`. Else the place was no border, and reading goes on to the end of the file.
     """

@@ -41,7 +41,7 @@ class LayerAssigner:
         self._threads: dict[int, _ThreadLayers] = {}
 
     def take(self, rows: Rows, high: float) -> Numbers:
-        """For each row its layer's label; what is told for a module means nothing. `high` is where the window ends."""
+        """The label of each row's layer; that of a module's own row has no meaning. `high` is where the window ends."""
         threads = rows["place"] >> 1
         if len(rows) and (threads == threads[0]).all():
             return self._threads.setdefault(int(threads[0]), _ThreadLayers()).take(rows, high)

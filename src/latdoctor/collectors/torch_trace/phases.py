@@ -1,7 +1,7 @@
 """Where the warm-up of a trace ends and its steady state begins.
 
 A process that starts creates the CUDA context, loads modules when a kernel is first launched, and fills the memory
-cache of its framework. None of that says anything about the service in its stride, so it is told apart:
+cache of its framework. None of that describes the service in its steady state, so it is separated:
 
 * Steps were marked (`ProfilerStep#N`, two or more): steady state begins where the first recorded step ends.
 * One step was marked, and its number says that others went before it: it is steady from its beginning, or from the

@@ -22,11 +22,11 @@ from latdoctor.gap_code import GapCode
 MAX_KEPT = 60_000_000
 # Above this share of damaged events the rest cannot be trusted either.
 MAX_DAMAGED = 0.01
-_TOLD_EVERY = 0.5  # s
+_REPORTED_EVERY = 0.5  # s
 
 
 class _TraceResult(msgspec.Struct):
-    """One trace of several, as the process that read it tells it: its evidence, or why there is none."""
+    """One trace of several, as the process that read it returns it: its evidence, or why there is none."""
 
     evidence: Evidence | None
     what: str = ""
@@ -54,7 +54,7 @@ def read_traces(artifacts: Sequence[Artifact]) -> Iterator[Evidence | SourceErro
             if waiting and not running:  # no process to be had: this one reads
                 index = waiting.pop(0)
                 found[index] = _outcome(_tried(artifacts[index]))
-            for child in first_done(tuple(running), _TOLD_EVERY) if running else ():
+            for child in first_done(tuple(running), _REPORTED_EVERY) if running else ():
                 index = running.pop(child)
                 answer = child.answer()
                 outcome = _tried(artifacts[index]) if answer is None else _OUTCOME.decode(answer)
@@ -83,8 +83,8 @@ def _tried(artifact: Artifact) -> _TraceResult:
         return _TraceResult(None, error.what, error.where, error.next_step)
 
 
-def _outcome(told: _TraceResult) -> Evidence | SourceError:
-    return told.evidence or SourceError(told.what, where=told.where, next_step=told.next_step)
+def _outcome(result: _TraceResult) -> Evidence | SourceError:
+    return result.evidence or SourceError(result.what, where=result.where, next_step=result.next_step)
 
 
 def read_trace(artifact: Artifact, *, halves: bool = True) -> Evidence:
@@ -132,7 +132,7 @@ def _read(reader: KinetoReader, columns: TraceStore, where: str) -> None:
     for batch in reader.batches():
         columns.add(batch)
         _must_fit(columns, where)
-        if monotonic() - known > _TOLD_EVERY:
+        if monotonic() - known > _REPORTED_EVERY:
             known = monotonic()
             report_progress(f"{where}: {reader.events} events read")
 

@@ -262,7 +262,7 @@ def compiles(summary: TraceSummary, writer: ReadingWriter) -> Iterator[Reading]:
     found, when = summary.compiles, summary.phases
     if found is None or when is None or when.why_not:
         return
-    if found.told:
+    if found.recorded:
         place = f"{found.steady_count} of {found.count} after the warm-up" if found.count else "no compilation"
         yield writer.reading("compile.trace_steady", float(found.steady_count), place, when.rule)
         yield writer.reading("compile.trace_time_share", found.steady_time / when.seconds, place, when.rule)

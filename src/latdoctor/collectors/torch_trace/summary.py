@@ -98,7 +98,7 @@ class CopyTotals(Struct, frozen=True):
 
 
 class CopySummary(Struct, frozen=True):
-    """`alone` is the time with a copy and no kernel, of `span`, that of all GPU work. None: not told.
+    """`alone` is the time with a copy and no kernel, of `span`, that of all GPU work. None: unknown.
 
     `inside` is the host in copy calls within the kernels' span, `waiting` the part in which kernels ran: such a call
     merely waits for them.
@@ -140,10 +140,10 @@ class MarkedSteps(Struct, frozen=True):
 class CompileActivity(Struct, frozen=True):
     """Compilations by torch.compile or Triton, and calls that load compiled code, once the warm-up is over.
 
-    `told` is false where the trace holds nothing of the framework's side, so that none could be seen.
+    `recorded` is false if the trace has no events of the framework, so that none could be recorded.
     """
 
-    told: bool
+    recorded: bool
     count: int  # in the whole trace
     steady_count: int
     steady_time: float
