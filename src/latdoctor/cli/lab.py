@@ -132,8 +132,6 @@ def serve(
     Exit codes: 0 stopped · 1 the port is not available · 2 usage or an invalid configuration.
     """
     need_extra()
-    import gc
-
     from latdoctor.lab.server import serve_replicas
     from latdoctor.lab.server.admin_http import admin_token
     from latdoctor.lab.server.config import load_config
@@ -152,7 +150,6 @@ def serve(
         replica=replica,
         agent=_agent() if fault_agent else None,
     )
-    gc.set_threshold(700, 10, 10)  # Python's default, as in any server: the pauses are measured
     if replicas and router:
         serve_replicas.serve(options, replicas, router, _router_agent() if fault_agent else None)
     else:
