@@ -224,7 +224,7 @@ class Deployment:
         return self._server.token
 
     @property
-    def site(self) -> InjectionTargets:
+    def injection_targets(self) -> InjectionTargets:
         """The current targets for faults."""
         return InjectionTargets(
             servers=self._admins,

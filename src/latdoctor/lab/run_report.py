@@ -132,7 +132,8 @@ def report_of(
     )
     by_name = {phase.name: phase for phase in phases}
     before, incident, after = by_name.get(BEFORE), by_name[scenario.incident.name], by_name.get(AFTER)
-    well = without_its_cause(scenario, before, after)
+    calm = without_its_cause(scenario, before, after)
+    p99_without = calm.p99 if calm else None
     return RunReport(
         scenario=scenario.id,
         seed=seed,
@@ -143,7 +144,9 @@ def report_of(
         phases=phases,
         problems=(*result.problems, *(unsteady(before) if before else ())),
         recovered=None if before is None or after is None else recovered(before, after, scenario.load.slo),
-        truth=tuple(_confirmed(truth.cause, incident, well.p99 if well else None) for truth in scenario.causes),
+        truth=tuple(
+            _confirmed(truth.cause, incident, without_cause.p99 if without_cause else None) for truth in scenario.causes
+        ),
     )
 
 
@@ -156,9 +159,9 @@ def without_its_cause(scenario: Scenario, before: PhaseReport | None, after: Pha
     return None if several else after or before
 
 
-def confirmed(report: RunReport, taken: Sequence[LeaveOneOut]) -> RunReport:
+def confirmed(report: RunReport, runs: Sequence[LeaveOneOut]) -> RunReport:
     """`report` with the effect of each cause that was removed alone."""
-    found = {one.cause: one.p99 for one in taken}
+    found = {one.cause: one.p99 for one in runs}
     incident = report.phase(report.incident)
     truth = tuple(
         _confirmed(one.cause, incident, found[one.cause]) if one.cause in found else one for one in report.truth

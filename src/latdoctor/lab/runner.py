@@ -38,43 +38,43 @@ class RunObserver(Struct, frozen=True):
     log: Callable[[str], None] = lambda text: None
 
 
-def run_scenario(scenario: Scenario, seed: int, watcher: RunObserver | None = None, *, rate: float = 0.0) -> RunReport:
+def run_scenario(scenario: Scenario, seed: int, observer: RunObserver | None = None, *, rate: float = 0.0) -> RunReport:
     """Runs `scenario` at `rate` requests per second; 0: the scenario's own or a measured rate.
 
     Raises OperationError where the server or the generator fails, UsageError for an invalid scenario.
     """
-    watcher = watcher or RunObserver()
-    watcher.log("starting the server")
+    observer = observer or RunObserver()
+    observer.log("starting the server")
     with Deployment(scenario) as deployment:
-        rate = rate or scenario.load.rate or calibrated(scenario, deployment, seed, watcher)
+        rate = rate or scenario.load.rate or calibrated(scenario, deployment, seed, observer)
         with start_load(scenario.plan(rate, seed), deployment.address, metrics_port=0) as load:
             started = load.wait_started()
             with ThreadPoolExecutor(1) as pool:  # phases run by the clock while this thread reads the generator
-                phases = pool.submit(_run_phases, scenario, deployment, load.metrics, started, watcher)
+                phases = pool.submit(_run_phases, scenario, deployment, load.metrics, started, observer)
                 phases.add_done_callback(lambda ended: load.stop() if ended.exception() else None)
-                result = load.wait(watcher.on_progress)
+                result = load.wait(observer.on_progress)
             snapshots = phases.result()
     return report_of(scenario, seed, rate, result, snapshots)
 
 
-def confirm_causes(scenario: Scenario, report: RunReport, watcher: RunObserver | None = None) -> RunReport:
+def confirm_causes(scenario: Scenario, report: RunReport, observer: RunObserver | None = None) -> RunReport:
     """`report` with its causes confirmed: repeats the run up to the incident without each cause that can be left out.
 
     Same seed and rate, a new server. Raises what `run_scenario` raises.
     """
-    watcher = watcher or RunObserver()
-    taken: list[LeaveOneOut] = []
+    observer = observer or RunObserver()
+    runs: list[LeaveOneOut] = []
     for truth in scenario.causes:
         if truth.can_be_left_out:
-            watcher.log(f"repeating the run without {truth.cause}")
+            observer.log(f"repeating the run without {truth.cause}")
             other = run_scenario(without(scenario, truth), report.seed, rate=report.rate)
-            taken.append(LeaveOneOut(truth.cause, other.phase(scenario.incident.name).p99))
-    return confirmed(report, taken)
+            runs.append(LeaveOneOut(truth.cause, other.phase(scenario.incident.name).p99))
+    return confirmed(report, runs)
 
 
-def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: RunObserver) -> float:
+def calibrated(scenario: Scenario, deployment: Deployment, seed: int, observer: RunObserver) -> float:
     """The rate of `scenario`'s load on this machine, requests per second. Raises OperationError, UsageError."""
-    watcher.log("measuring the capacity of the server on this machine")
+    observer.log("measuring the capacity of the server on this machine")
     plan = scenario.plan(10.0, seed)
     seconds, phase = scenario.load.calibrate_seconds, scenario.incident.name
     rates = [saturate(plan, deployment.address, seconds, phase=phase).rate for _ in range(CALIBRATIONS)]
@@ -85,7 +85,7 @@ def calibrated(scenario: Scenario, deployment: Deployment, seed: int, watcher: R
 
 
 def _run_phases(
-    scenario: Scenario, deployment: Deployment, clients: str, started: float, watcher: RunObserver
+    scenario: Scenario, deployment: Deployment, clients: str, started: float, observer: RunObserver
 ) -> tuple[MetricsSnapshot, ...]:
     """Runs the phases in step with the load: changes settings, injects and removes faults, reads pages at both ends."""
     edge = time.monotonic() - (time.time() - started)
@@ -97,8 +97,8 @@ def _run_phases(
             deployment.configure(phase.config)
         with ExitStack() as undo:
             for fault in phase.faults:
-                inject(fault, deployment.site, undo)
-            watcher.on_phase(PhaseStart(phase.name, (*deployment.pages, clients), deployment.pids))
+                inject(fault, deployment.injection_targets, undo)
+            observer.on_phase(PhaseStart(phase.name, (*deployment.pages, clients), deployment.pids))
             edge += phase.seconds
             _until(edge)
             snapshots.append(collect_metrics(deployment.servers))

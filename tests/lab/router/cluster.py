@@ -75,14 +75,14 @@ def commands(*names: str, mode: str = "", log: str = "") -> tuple[ReplicaCommand
 async def cluster(
     *names: str,
     config: RouterConfig | None = None,
-    patience: SupervisorTimeouts = QUICK,
+    timeouts: SupervisorTimeouts = QUICK,
     token: str = TOKEN,
     agent: Agent | None = None,
 ) -> AsyncIterator[Cluster]:
     """Stub replicas of those names, all ready, behind a router."""
     started = commands(*names)
     fleet = ReplicaPool({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
-    supervisor = Supervisor(fleet, started, patience)
+    supervisor = Supervisor(fleet, started, timeouts)
     async with Router(fleet) as router:
         also = agent(fleet, supervisor, token) if agent else ()
         app = router.app(*router_admin.routes(fleet, supervisor, token), *also)

@@ -230,9 +230,9 @@ def test_a_replica_that_says_it_is_not_ready_gets_nothing_until_it_is() -> None:
 
 def test_a_frozen_replica_is_timed_out_taken_away_and_taken_back() -> None:
     async def test() -> None:
-        patience = SupervisorTimeouts(probe_every=0.01, probe_timeout=0.05, failed_probes=2, start=20, drain=10)
+        timeouts = SupervisorTimeouts(probe_every=0.01, probe_timeout=0.05, failed_probes=2, start=20, drain=10)
         config = RouterConfig(policy="round-robin", slow_start_ms=0, timeout_ms=20)
-        async with cluster("a", patience=patience, config=config) as found:
+        async with cluster("a", timeouts=timeouts, config=config) as found:
             pid = found.pid("a")
             os.kill(pid, signal.SIGSTOP)
             async with found.session.post("/v1/echo") as answer:
@@ -249,7 +249,7 @@ def test_a_frozen_replica_is_timed_out_taken_away_and_taken_back() -> None:
 
 def test_a_client_that_goes_away_takes_its_request_back() -> None:
     async def test() -> None:
-        async with cluster("a", patience=QUICK) as found:
+        async with cluster("a", timeouts=QUICK) as found:
             url = found.session._base_url
             _, writer = await asyncio.open_connection(url.host, url.port)
             writer.write(b"POST /v1/hold HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n")

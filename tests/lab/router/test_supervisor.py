@@ -118,7 +118,7 @@ def test_serving_announces_when_all_are_ready_and_ends_in_order() -> None:
     async def test() -> None:
         started, end = commands("a", "b"), asyncio.Event()
         announced: asyncio.Queue[str] = asyncio.Queue()
-        options = RouterOptions(started, patience=QUICK, token=TOKEN, grace_seconds=0)
+        options = RouterOptions(started, timeouts=QUICK, token=TOKEN, grace_seconds=0)
         serving = asyncio.create_task(serve_router(options, announce=announced.put_nowait, end=end, signals=()))
         url = await announced.get()
         assert [await announced.get() for _ in started] == [one.url for one in started]
@@ -140,8 +140,8 @@ def test_serving_announces_when_all_are_ready_and_ends_in_order() -> None:
 
 def test_serving_that_never_gets_ready_says_so_and_leaves_nothing_behind() -> None:
     async def test() -> None:
-        patience = msgspec.structs.replace(QUICK, start=0.3)
-        options = RouterOptions(commands("a", mode="never-ready"), patience=patience)
+        timeouts = msgspec.structs.replace(QUICK, start=0.3)
+        options = RouterOptions(commands("a", mode="never-ready"), timeouts=timeouts)
         with pytest.raises(OperationError, match="did not reach the expected state"):
             await serve_router(options, announce=lambda _: pytest.fail("nothing is ready"), signals=())
 
@@ -153,7 +153,7 @@ def test_a_replica_that_never_starts_is_given_up_soon() -> None:
         command = ReplicaCommand("a", ("no-such-program",), f"http://127.0.0.1:{free_ports(1)[0]}", log=os.devnull)
         with pytest.raises(OperationError, match="replica a ended 3 times"):
             await serve_router(
-                RouterOptions((command,), patience=QUICK), announce=lambda _: pytest.fail("ready"), signals=()
+                RouterOptions((command,), timeouts=QUICK), announce=lambda _: pytest.fail("ready"), signals=()
             )
 
     run(test)

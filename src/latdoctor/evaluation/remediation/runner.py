@@ -164,7 +164,7 @@ class _LiveRun:
         if phase.config:
             self.deployment.configure(phase.config)
         for fault in phase.faults:
-            inject(fault, self.deployment.site, undo)
+            inject(fault, self.deployment.injection_targets, undo)
 
     def _remediate(self, progress: RunProgress) -> None:
         """Diagnose, and runs the playbook that the diagnosis leads to."""

@@ -46,7 +46,7 @@ class AdminInterface:
 
     live_config: LiveConfig
     engine: Engine
-    profiling: Profiler
+    profiler: Profiler
     memory_stats: Callable[[], MemoryStats]
     clock: Callable[[], float]
     threads: Executor
@@ -82,7 +82,7 @@ class AdminInterface:
     async def profile(self, request: Request) -> Response:
         depth = ProfileOptions(*(request.query_params.get(name, "0") == "1" for name in ("shapes", "memory", "stack")))
         seconds = _seconds(request.query_params.get("seconds", "3"))
-        trace = await self.profiling.take(seconds, depth)
+        trace = await self.profiler.take(seconds, depth)
         headers = {"content-disposition": 'attachment; filename="trace.json.gz"'}
         return Response(trace, headers=headers, media_type="application/gzip")
 
@@ -131,7 +131,7 @@ class Operations:
     models: ServingModels
     live_config: LiveConfig
     readiness: Readiness
-    profiling: Profiler
+    profiler: Profiler
     _start: str = field(default_factory=lambda: secrets.token_hex(8))
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _draining_changes: int = 0
@@ -174,7 +174,7 @@ class Operations:
         """Replaces the worker thread; waiting requests are kept."""
 
         async def operation() -> OperationCounts:
-            if self.profiling.running:
+            if self.profiler.running:
                 raise ProfilerBusy("a profile of the worker is being taken", next_step="wait until it is done")
             await self.engine.renew(RENEWAL_SECONDS)
             return self.counts

@@ -39,8 +39,8 @@ class Engine:
         self,
         scheduler_factory: Callable[[ServerConfig], Scheduler],
         config: ServerConfig,
-        computing: BatchComputer,
-        watcher: WorkerObserver,
+        computer: BatchComputer,
+        observer: WorkerObserver,
         clock: Callable[[], float],
     ) -> None:
         self.pending = PendingRequests()
@@ -48,8 +48,8 @@ class Engine:
         self.renewals = 0  # of workers, requested by the operator
         self._factory = scheduler_factory
         self._config = config
-        self._computing = computing
-        self._watcher = watcher
+        self._computer = computer
+        self._observer = observer
         self._clock = clock
         self._ids = itertools.count(1)
         self._worker: Worker | None = None
@@ -61,8 +61,8 @@ class Engine:
         self._worker = Worker(
             self._factory(self._config),
             self.pending,
-            self._computing,
-            self._watcher,
+            self._computer,
+            self._observer,
             asyncio.get_running_loop(),
             self._clock,
         )

@@ -86,8 +86,8 @@ class InferenceServer:
         self.cost_model = CostModel()
         self.governance = Governance(config, self.cost_model, clock)
         self.models = ServingModels(backend.model, self.governance.wants_standby, self.shared)
-        self.counts = BatchMetrics(self.metrics, self.cost_model, backend.torch_threads)
-        self.engine = Engine(self._scheduler, config, self.models, self.counts, clock)
+        self.batch_metrics = BatchMetrics(self.metrics, self.cost_model, backend.torch_threads)
+        self.engine = Engine(self._scheduler, config, self.models, self.batch_metrics, clock)
         self.sessions = InProcessSessions(config.sessions, config.queue.max_tokens_per_request)
         self.dependency = DependencyClient(config.dependency, self.metrics)
         self.access_log = AccessLog(identity.access_log) if identity.access_log else None
@@ -115,12 +115,12 @@ class InferenceServer:
             clock,
             identity.body_seconds,
         )
-        profiling = Profiler(self.engine, backend.recorder, self.side_thread)
+        profiler = Profiler(self.engine, backend.recorder, self.side_thread)
         self.guard = AdminGuard(identity.admin_token)
         self.admin = AdminInterface(
-            self.live_config, self.engine, profiling, backend.pool.stats, clock, self.side_thread
+            self.live_config, self.engine, profiler, backend.pool.stats, clock, self.side_thread
         )
-        self.operations = Operations(self.engine, self.models, self.live_config, self.readiness, profiling)
+        self.operations = Operations(self.engine, self.models, self.live_config, self.readiness, profiler)
         self._clock = clock
         self._began, self._began_unix = clock(), time.time()
         self.metrics.registry.register(StateCollector(self._figures, self.metrics.fixed))
@@ -190,7 +190,7 @@ class InferenceServer:
             "ref_queue_oldest_age_seconds": pending.oldest_age(now),
             "ref_breaker_open": self.governance.breaker.is_open(now),
             "ref_process_threads": threads(),
-            "ref_torch_threads": self.counts.torch_threads or None,
+            "ref_torch_threads": self.batch_metrics.torch_threads or None,
             "ref_rss_bytes": resident_bytes(),
             "ref_sessions": len(self.sessions),
             "ref_compiles_total": compiles,

@@ -25,7 +25,7 @@ from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.stages import StageHandlers, Stages
 from latdoctor.load.mix import FRAMES_PER_SECOND
 
-_SPARE = 512  # requests that may be on their way beside those that may wait
+_BEYOND_QUEUE = 512  # requests that may be on their way beside those that may wait
 FAQ = "faq"
 
 
@@ -47,7 +47,7 @@ class IntentHandler:
         began, entered = self.clock(), time.time()
         self.metrics.arrivals.inc()
         try:
-            with self.readiness.request(self.config().queue.max_requests + _SPARE):
+            with self.readiness.request(self.config().queue.max_requests + _BEYOND_QUEUE):
                 context = await self._answered(request, began, entered)
         except (ClientGone, ClientDisconnect):
             self.metrics.cancelled.inc()

@@ -33,7 +33,7 @@ SECONDS = tuple(0.0005 * 1.5**step for step in range(30))
 IDLE_SECONDS = 2.0
 
 # They belong to one connection and are not passed on (RFC 9110, 7.6.1); the length is computed anew.
-_OF_CONNECTION = frozenset(
+_HOP_BY_HOP = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
         *("transfer-encoding", "upgrade", "host", "content-length", "date", "server", "expect"),
@@ -100,13 +100,13 @@ class RouterMetrics:
         return generate_latest(self.registry)
 
 
-class _OfSession(msgspec.Struct):
+class _SessionField(msgspec.Struct):
     """The session of a request body, for sticky routing (a few microseconds of decoding)."""
 
     session: str | None = None
 
 
-_OF_SESSION = msgspec.json.Decoder(_OfSession)
+_SESSION_DECODER = msgspec.json.Decoder(_SessionField)
 
 
 class Router:
@@ -135,7 +135,7 @@ class Router:
         """The ASGI application, with further routes such as the admin interface's."""
         return Starlette(
             routes=[
-                Route("/v1/{path:path}", self._pass_on, methods=["GET", "POST"]),
+                Route("/v1/{path:path}", self._forward, methods=["GET", "POST"]),
                 Route("/healthz", self._healthz),
                 Route("/readyz", self._readyz),
                 Route("/metrics", self._page),
@@ -159,12 +159,12 @@ class Router:
     async def _page(self, _: Request) -> Response:
         return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
-    async def _pass_on(self, request: Request) -> Response:
+    async def _forward(self, request: Request) -> Response:
         arrived = time.monotonic()
         self._metrics.arrived()
         try:
             body = await intent_request.read(request)
-            answer = await self._unless_gone(request, body, arrived)
+            answer = await self._until_disconnect(request, body, arrived)
             if self.draining:
                 answer.headers["connection"] = "close"
             return answer
@@ -175,9 +175,9 @@ class Router:
             self._metrics.unrouted("client-gone")
             return Response(status_code=CLIENT_GONE)
 
-    async def _unless_gone(self, request: Request, body: bytes, arrived: float) -> Response:
+    async def _until_disconnect(self, request: Request, body: bytes, arrived: float) -> Response:
         """The answer; the request is cancelled at the replica if the client disconnects."""
-        response = asyncio.create_task(self._ask(request, body, arrived))
+        response = asyncio.create_task(self._send_to_replica(request, body, arrived))
         disconnect = asyncio.create_task(_gone(request))
         try:
             await asyncio.wait({response, disconnect}, return_when=asyncio.FIRST_COMPLETED)
@@ -188,7 +188,7 @@ class Router:
             response.cancel()
             disconnect.cancel()
 
-    async def _ask(self, request: Request, body: bytes, arrived: float) -> Response:
+    async def _send_to_replica(self, request: Request, body: bytes, arrived: float) -> Response:
         """Tries one replica after the other until one has accepted the request."""
         tried: frozenset[str] = frozenset()
         session = session_of(body) if self._pool.config.sticky else None
@@ -214,12 +214,12 @@ class Router:
                 request.method,
                 URL(url, encoded=True),
                 data=body or None,
-                headers=_passed_on(request.headers),
+                headers=_end_to_end(request.headers),
                 timeout=aiohttp.ClientTimeout(total=seconds),
                 allow_redirects=False,
             ) as answer:
-                content = await _content(answer)
-                headers = _passed_on(answer.headers) | {"x-replica": replica.name}
+                content = await _read_answer(answer)
+                headers = _end_to_end(answer.headers) | {"x-replica": replica.name}
                 return Response(content, answer.status, headers)
         except aiohttp.ClientConnectorError:
             raise
@@ -236,7 +236,7 @@ class Router:
 def session_of(body: bytes) -> str | None:
     """The session in a request body; None if it has none or is invalid (the replica then reports the error)."""
     try:
-        return _OF_SESSION.decode(body).session
+        return _SESSION_DECODER.decode(body).session
     except UNDECODABLE:
         return None
 
@@ -251,7 +251,7 @@ def _target(request: Request) -> str:
         raise BadRequest(400, "malformed", "the path holds characters that must be percent-encoded") from error
 
 
-async def _content(answer: aiohttp.ClientResponse) -> bytes:
+async def _read_answer(answer: aiohttp.ClientResponse) -> bytes:
     content = bytearray()
     async for chunk in answer.content.iter_chunked(64 * 1024):
         content += chunk
@@ -265,6 +265,6 @@ async def _gone(request: Request) -> None:
         pass
 
 
-def _passed_on(headers: Mapping[str, str]) -> dict[str, str]:
+def _end_to_end(headers: Mapping[str, str]) -> dict[str, str]:
     lower = ((name.lower(), value) for name, value in headers.items())
-    return {name: value for name, value in lower if name not in _OF_CONNECTION}
+    return {name: value for name, value in lower if name not in _HOP_BY_HOP}

@@ -34,7 +34,7 @@ class RouterOptions(Struct, frozen=True):
 
     commands: tuple[ReplicaCommand, ...]
     config: RouterConfig = RouterConfig()
-    patience: SupervisorTimeouts = SupervisorTimeouts()
+    timeouts: SupervisorTimeouts = SupervisorTimeouts()
     host: str = "127.0.0.1"
     port: int = 0  # 0 takes a free one
     token: str = ""  # of the admin interface; empty: every request is refused
@@ -56,15 +56,15 @@ async def serve_router(
     """
     stop_requested = end or stop_event(signals)
     pool = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
-    supervisor = Supervisor(pool, options.commands, options.patience)
+    supervisor = Supervisor(pool, options.commands, options.timeouts)
     also = options.agent(pool, supervisor, options.token) if options.agent else ()
     async with Router(pool) as router:
         app = router.app(*router_admin.routes(pool, supervisor, options.token), *also)
-        listening = HttpServer(app, host=options.host, port=options.port, drain_seconds=options.patience.drain)
+        listening = HttpServer(app, host=options.host, port=options.port, drain_seconds=options.timeouts.drain)
         await listening.start()
         try:
             await supervisor.start()
-            if await _all_ready(pool, options.patience.start, stop_requested):
+            if await _all_ready(pool, options.timeouts.start, stop_requested):
                 for url in (listening.url, *(command.url for command in options.commands)):
                     announce(url)
                 await stop_requested.wait()

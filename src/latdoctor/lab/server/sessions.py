@@ -25,7 +25,7 @@ class InProcessSessions:
     def __init__(self, settings: SessionsConfig, max_tokens: int) -> None:
         self._settings = settings
         self._max_tokens = max_tokens
-        self._known: OrderedDict[str, _Conversation] = OrderedDict()
+        self._conversations: OrderedDict[str, _Conversation] = OrderedDict()
 
     def configure(self, settings: SessionsConfig) -> None:
         self._settings = settings
@@ -34,17 +34,17 @@ class InProcessSessions:
     def history(self, session: str, now: float) -> tuple[int, ...] | None:
         """The tokens of the earlier turns, oldest first; None where the session is unknown or has expired."""
         self.expire(now)
-        found = self._known.get(session)
+        found = self._conversations.get(session)
         if found is None:
             return None
         found.touched = now
-        self._known.move_to_end(session)
+        self._conversations.move_to_end(session)
         return tuple(token for turn in found.turns for token in turn)
 
     def append(self, session: str, tokens: Sequence[int], now: float) -> None:
-        found = self._known.setdefault(session, _Conversation(now))
+        found = self._conversations.setdefault(session, _Conversation(now))
         found.touched = now
-        self._known.move_to_end(session)
+        self._conversations.move_to_end(session)
         found.turns.append(tuple(tokens))
         window = self._settings.window_turns
         if window:
@@ -55,15 +55,15 @@ class InProcessSessions:
 
     def expire(self, now: float) -> None:
         """Drops sessions past their time to live; the mapping is in order of use, so they are all at its front."""
-        while self._known:
-            name, oldest = next(iter(self._known.items()))
+        while self._conversations:
+            name, oldest = next(iter(self._conversations.items()))
             if now - oldest.touched < self._settings.ttl_s:
                 return
-            del self._known[name]
+            del self._conversations[name]
 
     def _shrink(self) -> None:
-        while len(self._known) > self._settings.max_sessions:
-            self._known.popitem(last=False)
+        while len(self._conversations) > self._settings.max_sessions:
+            self._conversations.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._conversations)

@@ -47,30 +47,30 @@ class Supervisor:
     """One process for each command. Updates the replica states in the pool."""
 
     def __init__(
-        self, pool: ReplicaPool, commands: Sequence[ReplicaCommand], patience: SupervisorTimeouts | None = None
+        self, pool: ReplicaPool, commands: Sequence[ReplicaCommand], timeouts: SupervisorTimeouts | None = None
     ) -> None:
         """Raises UsageError where the commands are not those of the pool."""
         if sorted(command.name for command in commands) != sorted(one.name for one in pool.statuses()):
             raise UsageError("the supervisor needs exactly one command for each replica of the pool")
         self._pool = pool
         self._commands = tuple(commands)
-        self._patience = patience or SupervisorTimeouts()
+        self._timeouts = timeouts or SupervisorTimeouts()
         self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._keepers: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []
         self._session: aiohttp.ClientSession | None = None
 
     async def start(self) -> None:
         """Starts every process; wait for readiness with `ReplicaPool.until`."""
-        timeout = aiohttp.ClientTimeout(total=self._patience.probe_timeout)
+        timeout = aiohttp.ClientTimeout(total=self._timeouts.probe_timeout)
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(force_close=True))
-        self._keepers = [asyncio.create_task(self._keep(command, self._session)) for command in self._commands]
+        self._tasks = [asyncio.create_task(self._supervise(command, self._session)) for command in self._commands]
 
     async def stop(self) -> None:
         """SIGTERM to all, SIGKILL to those that have not ended in time. Returns when all have ended."""
-        for keeper in self._keepers:
-            keeper.cancel()
-        if self._keepers:
-            await asyncio.wait(self._keepers)
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
         await asyncio.gather(*(self._end(process) for process in self._processes.values()))
         if self._session is not None:
             await self._session.close()
@@ -100,8 +100,8 @@ class Supervisor:
             raise OperationError(f"replica {name} has no process now", next_step="it is being replaced already")
         return process
 
-    async def _keep(self, command: ReplicaCommand, session: aiohttp.ClientSession) -> None:
-        pause = self._patience.first_pause
+    async def _supervise(self, command: ReplicaCommand, session: aiohttp.ClientSession) -> None:
+        pause = self._timeouts.first_pause
         while True:
             process = await self._spawn(command)
             watch = asyncio.create_task(self._watch(command, process, session))
@@ -112,7 +112,7 @@ class Supervisor:
                 await asyncio.wait({watch})
             was_ready = self._pool.known(command.name).state is not ReplicaState.STARTING
             self._pool.lost(command.name)
-            pause = self._patience.first_pause if was_ready else min(pause * 2, self._patience.longest_pause)
+            pause = self._timeouts.first_pause if was_ready else min(pause * 2, self._timeouts.longest_pause)
             await asyncio.sleep(pause)
 
     async def _spawn(self, command: ReplicaCommand) -> asyncio.subprocess.Process:
@@ -134,23 +134,23 @@ class Supervisor:
         self, command: ReplicaCommand, process: asyncio.subprocess.Process, session: aiohttp.ClientSession
     ) -> None:
         """Probes while the process runs; ends the process where it does not become ready."""
-        deadline, failed = time.monotonic() + self._patience.start, 0
+        deadline, failed = time.monotonic() + self._timeouts.start, 0
         while True:
             status = await _probe(session, command)
             failed = 0 if status is not None else failed + 1
             if status == 200:
                 self._pool.ready(command.name)
-            elif status is not None or failed >= self._patience.failed_probes:
+            elif status is not None or failed >= self._timeouts.failed_probes:
                 self._pool.unready(command.name)
             if self._pool.known(command.name).state is ReplicaState.STARTING and time.monotonic() > deadline:
                 await self._end(process)
-            await asyncio.sleep(self._patience.probe_every)
+            await asyncio.sleep(self._timeouts.probe_every)
 
     async def _end(self, process: asyncio.subprocess.Process) -> None:
         with suppress(ProcessLookupError):
             process.terminate()
         try:
-            async with asyncio.timeout(self._patience.drain):
+            async with asyncio.timeout(self._timeouts.drain):
                 await process.wait()
         except TimeoutError:
             with suppress(ProcessLookupError):

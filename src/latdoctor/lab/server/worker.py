@@ -119,8 +119,8 @@ class Worker(threading.Thread):
         self,
         scheduler: Scheduler,
         pending: PendingRequests,
-        computing: BatchComputer,
-        watcher: WorkerObserver,
+        computer: BatchComputer,
+        observer: WorkerObserver,
         loop: asyncio.AbstractEventLoop,
         clock: Callable[[], float],
     ) -> None:
@@ -131,8 +131,8 @@ class Worker(threading.Thread):
         self.stopped = False
         self._scheduler = scheduler
         self._pending = pending
-        self._computing = computing
-        self._watcher = watcher
+        self._computer = computer
+        self._observer = observer
         self._loop = loop
         self._clock = clock
         self._sampled = float("-inf")
@@ -204,14 +204,14 @@ class Worker(threading.Thread):
         if not tickets:  # every client has disconnected
             return
         kept = Batch(tuple(ticket.work for ticket in tickets), batch.reason)
-        self._watcher.started(kept, self._clock())
+        self._observer.started(kept, self._clock())
         left = [tickets]
         while left:
             part = left.pop()
             try:
                 self._compute_part(part, batch.reason)
             except OutOfMemory as error:
-                self._watcher.cut()
+                self._observer.cut()
                 if len(part) > 1:
                     half = len(part) // 2
                     left += [part[half:], part[:half]]
@@ -224,7 +224,7 @@ class Worker(threading.Thread):
     def _compute_part(self, tickets: tuple[Ticket, ...], reason: ReleaseReason) -> None:
         """Computes and answers `tickets` in one call of the model. Raises OutOfMemory."""
         started = self._clock()
-        result = self._computing.compute([ticket.input for ticket in tickets])
+        result = self._computer.compute([ticket.input for ticket in tickets])
         computed = self._clock()
         answers = [
             (ticket, ModelAnswer(intent, score, result.version, started, computed, result.standby))
@@ -232,13 +232,13 @@ class Worker(threading.Thread):
         ]
         done = Batch(tuple(ticket.work for ticket in tickets), reason)
         # Metrics first: a client that has its answer must find it on the metrics page.
-        self._watcher.finished(done, started, computed, result.padded_tokens)
+        self._observer.finished(done, started, computed, result.padded_tokens)
         self._loop.call_soon_threadsafe(_deliver, answers)
 
     def _sample(self) -> None:
         self._sampled = self._clock()
         self.usage = ThreadUsage.of_this_thread()
-        self._watcher.sampled()
+        self._observer.sampled()
 
 
 def _deliver(answers: Sequence[tuple[Ticket, ModelAnswer]]) -> None:
