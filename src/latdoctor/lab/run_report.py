@@ -144,9 +144,7 @@ def report_of(
         phases=phases,
         problems=(*result.problems, *(unsteady(before) if before else ())),
         recovered=None if before is None or after is None else recovered(before, after, scenario.load.slo),
-        truth=tuple(
-            _confirmed(truth.cause, incident, without_cause.p99 if without_cause else None) for truth in scenario.causes
-        ),
+        truth=tuple(_confirmed(truth.cause, incident, p99_without) for truth in scenario.causes),
     )
 
 
