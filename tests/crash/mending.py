@@ -32,7 +32,7 @@ PLAYBOOK = "test.two-steps"
 def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> int:
     library = read_library([playbooks])
     if mutant:
-        _Run._make = _late  # type: ignore[method-assign]
+        _Run._apply = _late  # type: ignore[method-assign]
     world = entered(state, url, helps=mode != "fail")
     if mode in ("apply", "fail"):
         plan = build_plan(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
@@ -63,11 +63,11 @@ def entered(state: Path, url: str, *, helps: bool) -> RunContext:
 def _late(self: _Run, touched: ChangeRef) -> None:
     """What a run must never do: change first, journal then."""
     change = self._plan.stages[touched.stage].changes[touched.index]
-    resource = require_action(change.action).resource(self._world.access, change.resource)
+    resource = require_action(change.action).resource(self._context.access, change.resource)
     ensure(change, ChangeState.AFTER, resource, Deadline.after(15))
-    self._recorder.note("change.intended", touched)
-    self._touched.append(touched)
-    self._recorder.note("change.made", touched)
+    self._journal.append("change.intended", touched)
+    self._changed.append(touched)
+    self._journal.append("change.made", touched)
 
 
 class _Seen:
