@@ -100,9 +100,9 @@ class SlowService:
 def slow_service(monkeypatch: pytest.MonkeyPatch, **behaviour: bool) -> Iterator[SlowService]:
     """The service, with `latdoctor remediate` of this process observing it under its own clock."""
     service = SlowService(**behaviour)
-    real = remediation_session.World
+    real = remediation_session.RunContext
     at_once = partial(real, now=service.now, clock=service.clock, sleep=service.sleep)
-    monkeypatch.setattr(remediation_session, "World", at_once)
+    monkeypatch.setattr(remediation_session, "RunContext", at_once)
     monkeypatch.setattr(remediation_session, "observer", lambda *_: service.observe)
     with _served(service):
         yield service
