@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 
-class Beside(Generic[T]):
+class BackgroundCall(Generic[T]):
     """A running `call` on a thread called `name`.
 
     It keeps the result of the call but not the call itself, because a traceback that shows variables would show the
@@ -64,7 +64,7 @@ def run_concurrently(calls: Sequence[Callable[[], T]], at_once: int, name: str) 
                 return
             results[number] = call()
 
-    for worker in [Beside(work, name) for _ in range(min(at_once, len(calls)))]:
+    for worker in [BackgroundCall(work, name) for _ in range(min(at_once, len(calls)))]:
         worker.wait(None)
         worker.outcome()
     return tuple(results[number] for number in range(len(calls)))

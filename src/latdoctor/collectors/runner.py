@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from latdoctor.background import Beside
+from latdoctor.background import BackgroundCall
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
@@ -37,12 +37,14 @@ class _RunningCollector:
     """A collector running on its own thread."""
 
     collector: Collector
-    call: Beside[CollectResult]
+    call: BackgroundCall[CollectResult]
 
 
 def _start(collector: Collector, request: CollectRequest, clock: Clock) -> _RunningCollector:
     reader = collector.reader()  # imported before any window begins
-    return _RunningCollector(collector, Beside(lambda: reader.collect(request, clock), f"collect-{collector.name}"))
+    return _RunningCollector(
+        collector, BackgroundCall(lambda: reader.collect(request, clock), f"collect-{collector.name}")
+    )
 
 
 def collect_bundle(

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit, urlunsplit
 
-from latdoctor.background import Beside
+from latdoctor.background import BackgroundCall
 from latdoctor.errors import LatdoctorError
 from latdoctor.http.failure import FailureCode, RequestFailure, connect_failure
 from latdoctor.sanitize import clean
@@ -135,31 +135,31 @@ class HttpClient:
             transport.close()
 
     def send(
-        self, request: HttpRequest, seconds: float, place: ResolveAddress | None = None
+        self, request: HttpRequest, seconds: float, resolve: ResolveAddress | None = None
     ) -> HttpResponse | RequestFailure:
-        """Send one request and wait for at most `seconds`. Raises what `place` raises."""
+        """Send one request and wait for at most `seconds`. Raises what `resolve` raises."""
         guard = _SendGuard(seconds)
-        fetching = Beside(lambda: self._without_traceback(request, guard, place), "latdoctor-http")
-        return fetching.outcome() if fetching.wait(seconds) else guard.timed_out()
+        call = BackgroundCall(lambda: self._send_without_traceback(request, guard, resolve), "latdoctor-http")
+        return call.outcome() if call.wait(seconds) else guard.timed_out()
 
-    def _without_traceback(
-        self, request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None
+    def _send_without_traceback(
+        self, request: HttpRequest, guard: _SendGuard, resolve: ResolveAddress | None
     ) -> HttpResponse | RequestFailure:
-        """Drop the traceback of an error of `place`, because its frames contain the address."""
+        """Drop the traceback of an error of `resolve`, because its frames contain the address."""
         try:
-            return self._fetched(request, guard, place)
+            return self._send_or_fail(request, guard, resolve)
         except LatdoctorError as error:
             error.__cause__ = error.__context__ = None
             raise error.with_traceback(None)  # noqa: B904 - so that no cause is kept
 
-    def _fetched(
-        self, request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None
+    def _send_or_fail(
+        self, request: HttpRequest, guard: _SendGuard, resolve: ResolveAddress | None
     ) -> HttpResponse | RequestFailure:
         """Map exceptions to failures. Only their type is reported, because some of httpx's quote headers."""
         import httpx
 
         try:
-            return self._exchange(request, guard, place)
+            return self._exchange(request, guard, resolve)
         except (_Late, httpx.TimeoutException):
             return guard.timed_out()
         except httpx.ConnectError as error:
@@ -174,16 +174,16 @@ class HttpClient:
         except (httpx.HTTPError, OSError) as error:
             return RequestFailure(FailureCode.PROTOCOL, f"broke off ({type(error).__name__})", guard.begun)
 
-    def _exchange(self, request: HttpRequest, guard: _SendGuard, place: ResolveAddress | None) -> HttpResponse:
+    def _exchange(self, request: HttpRequest, guard: _SendGuard, resolve: ResolveAddress | None) -> HttpResponse:
         """By a transport alone: a client would log the address, and has redirects and cookies to turn off."""
         import httpx
 
-        url, named, extensions = _pinned(request.url, place)
+        url, host, extensions = _pinned(request.url, resolve)
         timeout = httpx.Timeout(max(0.001, guard.until - time.monotonic()))
         sent = httpx.Request(
             request.method,
             url,
-            headers={**request.headers, **named},
+            headers={**request.headers, **host},
             content=request.content,
             extensions={"timeout": timeout.as_dict(), "trace": guard, **extensions},
         )
@@ -201,7 +201,9 @@ class HttpClient:
         with self._lock:
             found = self._transports.get((parts.scheme, proxy))
             if found is None:
-                trusted = _trusted(self._authorities) if "https" in (parts.scheme, urlsplit(proxy).scheme) else _NO_TLS
+                trusted = (
+                    _ssl_context(self._authorities) if "https" in (parts.scheme, urlsplit(proxy).scheme) else _NO_TLS
+                )
                 try:
                     found = httpx.HTTPTransport(verify=trusted, trust_env=False, proxy=proxy or None)
                 except (ValueError, ImportError) as error:  # a scheme of proxies that is not supported
@@ -211,11 +213,11 @@ class HttpClient:
 
 
 def send_request(
-    request: HttpRequest, seconds: float, place: ResolveAddress | None = None
+    request: HttpRequest, seconds: float, resolve: ResolveAddress | None = None
 ) -> HttpResponse | RequestFailure:
-    """Send one request by a connection of its own, without a proxy. Raises what `place` raises."""
+    """Send one request by a connection of its own, without a proxy. Raises what `resolve` raises."""
     with HttpClient(request.authorities) as client:
-        return client.send(request, seconds, place)
+        return client.send(request, seconds, resolve)
 
 
 class _UnusableAuthoritiesError(Exception):
@@ -232,7 +234,7 @@ def _system_authorities() -> ssl.SSLContext:
     return httpx.create_ssl_context(trust_env=False)
 
 
-def _trusted(authorities: Path | None) -> ssl.SSLContext:
+def _ssl_context(authorities: Path | None) -> ssl.SSLContext:
     if authorities is None:
         return _system_authorities()
     try:
@@ -253,12 +255,12 @@ def _environment_proxy(scheme: str, host: str) -> str:
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _pinned(url: str, place: ResolveAddress | None) -> tuple[str, dict[str, str], dict[str, str]]:
+def _pinned(url: str, resolve: ResolveAddress | None) -> tuple[str, dict[str, str], dict[str, str]]:
     """Return the URL with the host's address in place of its name, and the Host header and SNI that keep the name."""
-    if place is None:
+    if resolve is None:
         return url, {}, {}
     parts = urlsplit(url)
-    address = place(url)
+    address = resolve(url)
     host = f"[{address}]" if ":" in address else address
     netloc = host if parts.port is None else f"{host}:{parts.port}"
     return urlunsplit(parts._replace(netloc=netloc)), {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from latdoctor.background import Beside
+from latdoctor.background import BackgroundCall
 from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import JournalEntry, JournalError
@@ -87,7 +87,7 @@ def call_with_timeout(call: Callable[[], T], seconds: float, stop_reason: Callab
 
     Raises what `call` raises, OperationError after `seconds`, and Stopped.
     """
-    work = Beside(call, "latdoctor-observe")
+    work = BackgroundCall(call, "latdoctor-observe")
     until = time.monotonic() + seconds
     while not work.wait(_STOP_POLL_INTERVAL):
         if why := stop_reason():
