@@ -48,7 +48,7 @@ def write_text(path: Path, text: str, what: str) -> None:
 
 
 def stands(path: Path) -> bool:
-    """Whether something is at `path`; a folder that may not be entered counts as empty: writing there will tell."""
+    """Whether something is at `path`; a folder that may not be entered counts as empty: writing there will fail."""
     return os.path.lexists(path)
 
 
@@ -57,7 +57,7 @@ def cannot_write(path: Path, what: str, error: OSError) -> BundleError:
 
 
 def must_be_new(path: Path) -> None:
-    """Raises UsageError where something is at `path`: told before a look, it costs nobody the look."""
+    """Raises UsageError where something is at `path`; called before the collection starts."""
     if stands(path):
         raise UsageError(
             "already exists, and is not written over", where=str(path), next_step="name a new file, or move this one"

@@ -25,7 +25,7 @@ from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import BundleError, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Bundle, Context
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import Coverage, Evidence, Gap
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
@@ -77,13 +77,13 @@ def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> 
 
 
 def _shown(collector: Collector) -> frozenset[str]:
-    """What a look by it tells, with what is derived from its distributions (`latency` gives `latency.p99`)."""
-    spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == "distribution")
+    """The signals that it provides, with those derived from its distributions (`latency` gives `latency.p99`)."""
+    spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == SignalKind.DISTRIBUTION)
     return (collector.provides - collector.only_positive) | {name for name in catalogue() if name.startswith(spread)}
 
 
 def observer(wanted: CollectRequest, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:
-    """Looks at what `wanted` asks for, again and again, each time for as long as it is told.
+    """Looks at what `wanted` asks for, again and again, each time for as long as requested.
 
     Only at what shows the present: a history or a log would bring samples from before the change.
     Raises UsageError where nothing of that kind was given.
@@ -103,9 +103,9 @@ def observer(wanted: CollectRequest, context: Context, baseline: Baseline | None
 
 
 def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) -> Pages:
-    """The pages by which one sees whether a change of this target helps: all but those of its siblings.
+    """The pages that show whether a change of this target helps: all but those of its siblings.
 
-    What a sibling does tells nothing of the change, and would keep it from being verified. Only a server whose kind is
+    A sibling says nothing about the change and would keep it from being verified. Only a server whose kind is
     not `known` (admin interface, as `canonical` spells it → kind) is asked for it.
     """
     from latdoctor.remediation.target import Pages
@@ -158,7 +158,7 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
 def remedy_of(diagnosis: Diagnosis) -> tuple[str, DiagnosisRef] | None:
     """The playbook against all named causes together, else against the first that has one, and why; None without any.
 
-    Where it is one of several causes, the first playbook that all of them have: it mends whichever it is.
+    Where it is one of several causes, the first playbook that all of them have: it fixes whichever it is.
     """
     named = [cause for cause in diagnosis.causes if cause.named]
     for playbook in playbooks_for(named)[:1]:

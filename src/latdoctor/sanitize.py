@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-TITLE = 150  # columns that a title takes at most where somebody reads it: not quite two lines of a terminal
+TITLE = 150  # maximum columns of a title on a screen: not quite two lines of a terminal
 
 # CSI, OSC/DCS/PM/APC/SOS strings, and two-byte escapes: dropped whole, so that no half of one is left behind.
 _ESCAPES = re.compile(

@@ -99,7 +99,7 @@ def parse(raw: bytes, name: str) -> Node:
 
 
 def _line(mark: object) -> int:
-    """The line of one of PyYAML's marks (it has two kinds, and None where it cannot tell)."""
+    """The line of one of PyYAML's marks (it has two kinds, and None where it does not know)."""
     return int(getattr(mark, "line", 0)) + 1
 
 
@@ -110,7 +110,7 @@ def _check_characters(value: str, where: str, problems: list[Problem]) -> None:
         problems.append(Problem(where, "holds a character that steers a terminal or turns text around"))
 
 
-# The events of PyYAML are told apart by type(): isinstance takes half of the time of reading.
+# The events of PyYAML are distinguished by type(): isinstance takes half of the time of reading.
 _NextEvent = Callable[[], Any]
 
 
@@ -271,7 +271,7 @@ class Fields:
             self.problem(self.where, f"the id {name!r} differs from the file's name")
 
     def finish(self) -> None:
-        """Reports every key that nobody asked for."""
+        """Reports every unknown key."""
         for key, node in self._fields.items():
             if key not in self._taken:
                 self.problem(node.where, f"{self._what} has an unknown key {key!r}")

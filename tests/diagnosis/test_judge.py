@@ -208,7 +208,7 @@ def test_too_few_samples_leave_a_finding_not_evaluated(rules: RuleSet) -> None:
         for kernels in (1.0, 20.0)
     )
     found = judged(rules, "idle", few)
-    assert (found.status, found.reason) == ("not-evaluated", "trace.kernels is 1, and >= 20 is needed to tell")
+    assert (found.status, found.reason) == ("not-evaluated", "trace.kernels is 1, and >= 20 is needed to decide")
     assert judged(rules, "idle", many).status == "clear"
 
 

@@ -46,7 +46,7 @@ CHANGES = [
 def test_a_changed_finding(tmp_path: Path, before: str, after: str, finding: str, message: str) -> None:
     assert FINDINGS.count(before) == 1
     (change,) = changes(tmp_path, FINDINGS.replace(before, after))
-    assert (change.kind, change.id, change.what) == ("finding", finding, "changed")
+    assert (change.kind, change.id, change.action) == ("finding", finding, "changed")
     assert message in change.details
 
 
@@ -65,7 +65,7 @@ def test_a_changed_cause(tmp_path: Path, before: str, after: str, message: set[s
     text = FILES["app.alone"]
     assert before in text
     (change,) = changes(tmp_path, causes={**FILES, "app.alone": text.replace(before, after)})
-    assert (change.kind, change.id, change.what) == ("cause", "app.alone", "changed")
+    assert (change.kind, change.id, change.action) == ("cause", "app.alone", "changed")
     assert set(change.details) == message
 
 
@@ -74,7 +74,7 @@ def test_what_is_new_and_what_is_gone(tmp_path: Path) -> None:
     found = changes(
         tmp_path, causes={**fewer, "infra.cold": cause("infra.cold", "infrastructure", expects="{hot: 50%}")}
     )
-    assert [(one.what, one.id) for one in found] == [("added", "infra.cold"), ("removed", "infra.dead")]
+    assert [(one.action, one.id) for one in found] == [("added", "infra.cold"), ("removed", "infra.dead")]
 
 
 def test_an_overlay_is_told_by_the_limit_that_it_changed(tmp_path: Path) -> None:

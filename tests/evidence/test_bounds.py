@@ -192,5 +192,5 @@ def test_too_few_samples_tell_nothing(busy: float | None, kernels: float | None,
 def test_too_few_samples_say_how_many_are_needed() -> None:
     given_ = facts(reading("gpu.busy_ratio", 0.9), reading("trace.kernels", 3.0))
     found = evaluate(condition(ENOUGH), "model/a", given_)
-    assert found.unsettled == ("trace.kernels is 3, and >= 20 is needed to tell",)
+    assert found.unsettled == ("trace.kernels is 3, and >= 20 is needed to decide",)
     assert found.missing == ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from xml.etree import ElementTree
 
 from latdoctor.diagnosis.diagnose import Case
-from latdoctor.diagnosis.rule_tests import Outcome, RuleCase
+from latdoctor.diagnosis.rule_tests import CaseResult, RuleCase
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Evidence, Window
 from latdoctor.report import machine_formats
@@ -18,8 +18,8 @@ def parsed(document: str) -> ElementTree.Element:
 EMPTY = Case(Context("case"), Window(), Evidence(), {})
 
 
-def outcome(cause: str, name: str, *failures: str) -> Outcome:
-    return Outcome(RuleCase(cause, name, EMPTY, {}, "", f"own/cases/{cause}.yaml:7"), failures)
+def outcome(cause: str, name: str, *failures: str) -> CaseResult:
+    return CaseResult(RuleCase(cause, name, EMPTY, {}, "", f"own/cases/{cause}.yaml:7"), failures)
 
 
 def test_each_cause_is_a_suite_and_each_case_has_its_place() -> None:

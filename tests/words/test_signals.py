@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import DefinitionError
-from latdoctor.evidence.catalogue import KINDS, TIERS, catalogue, read_catalogue
+from latdoctor.evidence.catalogue import TIERS, SignalKind, catalogue, read_catalogue
 
 
 def test_every_signal_says_what_it_is() -> None:
@@ -24,7 +24,7 @@ def test_names_are_dotted_words() -> None:
 def test_units_fit_their_kinds() -> None:
     for signal in catalogue().values():
         assert signal.tier in TIERS
-        assert signal.kind in KINDS
+        assert signal.kind in SignalKind
         assert (signal.dimension == "text") == (signal.kind == "text"), signal.id
         if signal.kind in {"flag", "event"}:
             assert signal.dimension == "count", signal.id

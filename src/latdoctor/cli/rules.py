@@ -26,7 +26,7 @@ from latdoctor.report.comparison import of_rules
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
-    from latdoctor.diagnosis.rule_tests import Outcome
+    from latdoctor.diagnosis.rule_tests import CaseResult
 
 
 SHIPPED = "the shipped rules"
@@ -223,7 +223,7 @@ def run_cases(
     raise typer.Exit(FAILED if failed else 0)
 
 
-def _write_junit(outcomes: Sequence[Outcome], path: Path) -> None:
+def _write_junit(outcomes: Sequence[CaseResult], path: Path) -> None:
     """Raises BundleError where it cannot be written."""
     from latdoctor.output_file import cannot_write
     from latdoctor.report.machine_formats import render_junit

@@ -15,7 +15,7 @@ from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectR
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
-from latdoctor.evidence.model import Coverage, Evidence, Gap, Origin, Window
+from latdoctor.evidence.model import Coverage, CoverageStatus, Evidence, Gap, Origin, Window
 from latdoctor.gap_code import GapCode
 
 # A live collection takes its window; a collector is abandoned after that plus this many response timeouts.
@@ -145,7 +145,7 @@ def _coverage(collector: Collector, artifacts: int, read: Sequence[Evidence], ga
     has_evidence = any(part.readings or part.distributions or part.series or part.looked for part in read)
     detail = gaps[0].message if gaps else ""
     if has_evidence:
-        status = "partly" if gaps else "read"
+        status = CoverageStatus.PARTLY if gaps else CoverageStatus.READ
     else:
-        status = "failed" if artifacts or gaps else "not-asked"
+        status = CoverageStatus.FAILED if artifacts or gaps else CoverageStatus.NOT_REQUESTED
     return Coverage(collector.name, collector.title, status, artifacts, detail)

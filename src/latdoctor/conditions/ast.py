@@ -7,7 +7,7 @@
 
 combined by `{all: […]}`, `{any: […]}`, `{not: …}` and `{prefer: …, otherwise: …}`; `{is: …, ramp: [clear, certain]}`
 says from where to where a bounded quantity speaks. `{all: […], given: CONDITION}` is unknown where `given` does not
-hold, for what only enough samples can tell: `given: trace.kernels >= 20`. A multiple of a baseline that is zero is
+hold, for what only enough samples can show: `given: trace.kernels >= 20`. A multiple of a baseline that is zero is
 unknown, and so is a comparison that "at least 1 s" does not settle.
 This module holds the types; `condition_text.py` parses them and `judging.py` evaluates them.
 """
@@ -96,7 +96,7 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """`part` where `given` holds (enough was seen to tell), else unknown."""
+    """`part` where `given` holds (there are enough samples), else unknown."""
 
     part: Condition
     given: Condition

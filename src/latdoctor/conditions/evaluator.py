@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
 from msgspec import Struct
 
@@ -28,7 +29,7 @@ from latdoctor.conditions.ast import (
     SignalTerm,
     comparisons,
 )
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Event, Evidence, Origin, Reading, Value, is_unknown
 from latdoctor.units import format_value, spaced
 
@@ -57,7 +58,7 @@ def settled(comparison: Comparison, left: Known, right: Known) -> bool | None:
     if not (left.bound or right.bound) or spread is None or limits is None:
         return _holds(comparison, left.values[0], right.values)
     if comparison.operator in ("<", "<=", ">", ">="):
-        # Rising or falling in either side: the ends of the two ranges tell of everything between them.
+        # Rising or falling in either side: the ends of the two ranges bound everything between them.
         outcomes = {_holds(comparison, value, (limit,)) for value in spread for limit in limits}
         return outcomes.pop() if len(outcomes) == 1 else None
     return (comparison.operator == "!=") if _never_meet(comparison, spread, right) else None
@@ -120,7 +121,15 @@ def _ln_p(p: float) -> float:
     return min(LN_MAX, -math.log(-math.e * p * math.log(p)))
 
 
-HOLDS, FAILS, UNKNOWN = "holds", "fails", "unknown"
+class TruthStatus(StrEnum):
+    """The three values of a condition."""
+
+    HOLDS = "holds"
+    FAILS = "fails"
+    UNKNOWN = "unknown"
+
+
+HOLDS, FAILS, UNKNOWN = TruthStatus.HOLDS, TruthStatus.FAILS, TruthStatus.UNKNOWN
 
 OF_ZERO = " of zero"  # added to `baseline` in Truth.missing where a multiple of it means nothing
 
@@ -134,7 +143,7 @@ class Atom(Struct, frozen=True):
     shown: str  # the value with its unit
     operator: str
     limit: str  # the limit with its unit, and where it came from: "600 ms (1.5 x baseline 400 ms)"
-    status: str
+    status: TruthStatus
     origin: Origin | None = None
     note: str = ""
     bound: str = ""  # "at least" or "at most" where no more than that is known of the value
@@ -143,10 +152,10 @@ class Atom(Struct, frozen=True):
 class Truth(Struct, frozen=True):
     """The outcome for one subject. `missing` are the signals (or slo/baseline terms) that were unknown.
 
-    `unsettled` says why what was seen does not tell: a bound that leaves it open, or too few samples.
+    `unsettled` says why the measured value does not decide: a bound that leaves it open, or too few samples.
     """
 
-    status: str
+    status: TruthStatus
     ln_lambda: float = 0.0
     atoms: tuple[Atom, ...] = ()
     missing: tuple[str, ...] = ()
@@ -222,7 +231,7 @@ def _negated(truth: Truth) -> Truth:
 
 
 def _given(truth: Truth, given: Truth) -> Truth:
-    """`truth` where `given` holds. Where it fails, too little was seen for anything to be told."""
+    """`truth` where `given` holds. Where it fails, there are too few samples to decide."""
     atoms = (*truth.atoms, *given.atoms)
     if given.status == HOLDS:
         return Truth(truth.status, truth.ln_lambda, atoms, truth.missing, truth.unsettled)
@@ -230,13 +239,13 @@ def _given(truth: Truth, given: Truth) -> Truth:
         missing = tuple(dict.fromkeys((*truth.missing, *given.missing)))
         return Truth(UNKNOWN, atoms=atoms, missing=missing, unsettled=given.unsettled)
     short = [atom for atom in given.atoms if atom.status != HOLDS]
-    needed = tuple(f"{_seen(atom)}, and {atom.operator} {atom.limit} is needed to tell" for atom in short)
+    needed = tuple(f"{_shown(atom)}, and {atom.operator} {atom.limit} is needed to decide" for atom in short)
     if not needed:  # it failed by what holds, under a `not`
-        needed = tuple(f"{_seen(atom)}, which is not enough to tell" for atom in given.atoms)
+        needed = tuple(f"{_shown(atom)}, which is not enough to decide" for atom in given.atoms)
     return Truth(UNKNOWN, atoms=atoms, unsettled=needed)
 
 
-def _seen(atom: Atom) -> str:
+def _shown(atom: Atom) -> str:
     return f"{atom.signal} is {atom.shown}"
 
 
@@ -263,7 +272,7 @@ def _compare(comparison: Comparison, subject: str, facts: Facts) -> Truth:
     if limit is None:
         return Truth(UNKNOWN, atoms=(atom,), missing=missing)
     if true is None:
-        why = f"{_seen(atom)}, which leaves open whether it is {atom.operator} {atom.limit}"
+        why = f"{_shown(atom)}, which leaves open whether it is {atom.operator} {atom.limit}"
         return Truth(UNKNOWN, atoms=(atom,), unsettled=(why,))
     return Truth(status, ln_lambda(comparison, found.value, limit.values[0], true=true), (atom,))
 
@@ -273,10 +282,10 @@ def show(signal: str, value: Value, bound: str = "") -> str:
     if isinstance(value, str):
         return value
     known = catalogue()[signal]
-    if known.kind == "flag":
+    if known.kind == SignalKind.FLAG:
         return "yes" if value else "no"
     # A p of 0.003 is no 0.3 % of anything.
-    shown = format_value(value, "count" if known.kind == "p-value" else known.dimension)
+    shown = format_value(value, "count" if known.kind == SignalKind.P_VALUE else known.dimension)
     return f"{bound} {shown}" if bound else shown
 
 
@@ -298,7 +307,7 @@ def reading_of(term: SignalTerm, subject: str, facts: Facts) -> Reading | None:
 
 
 def _count(term: CountTerm, subject: str, facts: Facts) -> Reading | None:
-    """How many matching events the subject and its ancestors have; None where nobody looked for them.
+    """How many matching events the subject and its ancestors have; None where no source was searched for them.
 
     Where only a part was read, or more happened than was kept, these are the least that there were.
     """

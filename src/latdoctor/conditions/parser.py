@@ -21,7 +21,7 @@ from latdoctor.conditions.ast import (
     SignalTerm,
 )
 from latdoctor.errors import Problem
-from latdoctor.evidence.catalogue import Signal, catalogue
+from latdoctor.evidence.catalogue import Signal, SignalKind, catalogue
 from latdoctor.evidence.model import Labels, Value
 from latdoctor.strict_yaml import Fields, Node
 from latdoctor.units import BARE_DIMENSIONS, Quantity, parse_quantity, parse_share
@@ -91,7 +91,7 @@ def _sure(fields: Fields, problems: list[Problem]) -> Condition | None:
 def _between(inner: Comparison, bounds: tuple[str, ...]) -> Comparison:
     """`inner` with `bounds` as its [clear, certain]. Raises ValueError."""
     signal = catalogue()[inner.left.signal]
-    if signal.kind in ("flag", "p-value"):
+    if signal.kind in (SignalKind.FLAG, SignalKind.P_VALUE):
         raise ValueError(f"sure does not go with a {signal.kind} ({signal.id})")
     try:
         clear, certain = (_constant_number(text, signal) for text in bounds)
@@ -186,7 +186,7 @@ def _parse_left(text: str) -> tuple[SignalTerm | CountTerm, Signal, int]:
     counted = _COUNT.match(text)
     if counted:
         signal = _known(counted[1])
-        if signal.kind != "event":
+        if signal.kind != SignalKind.EVENT:
             raise ValueError(f"count() takes an event signal, {signal.id} is a {signal.kind}")
         return _count_term(counted), signal, counted.end()
     if text.startswith("count("):
@@ -195,8 +195,8 @@ def _parse_left(text: str) -> tuple[SignalTerm | CountTerm, Signal, int]:
     if not named:
         raise ValueError("expected a signal on the left")
     signal = _known(named[1])
-    if signal.kind in ("event", "distribution"):
-        article = "an" if signal.kind == "event" else "a"
+    if signal.kind in (SignalKind.EVENT, SignalKind.DISTRIBUTION):
+        article = "an" if signal.kind == SignalKind.EVENT else "a"
         raise ValueError(f"{signal.id} is {article} {signal.kind}: compare a value of it (count(…), {signal.id}.p99)")
     return SignalTerm(signal.id, _labels(named[2])), signal, named.end()
 
@@ -235,7 +235,7 @@ def _parse_right(text: str, signal: Signal) -> Reference | Constant:
         return Reference(name, factor)
     if name in catalogue():
         other = catalogue()[name]
-        if other.dimension != signal.dimension or other.kind in ("event", "distribution"):
+        if other.dimension != signal.dimension or other.kind in (SignalKind.EVENT, SignalKind.DISTRIBUTION):
             raise ValueError(f"{signal.id} and {name} cannot be compared ({signal.dimension}, {other.dimension})")
         return Reference(name, factor)
     if match:
@@ -254,7 +254,7 @@ def _factor(text: str) -> float:
 
 
 def _constant(text: str, signal: Signal) -> Value:
-    if signal.kind != "text":
+    if signal.kind != SignalKind.TEXT:
         return _constant_number(text, signal)
     if not text:
         raise ValueError("expected a text on the right")
@@ -263,7 +263,7 @@ def _constant(text: str, signal: Signal) -> Value:
 
 def _constant_number(text: str, signal: Signal) -> float:
     quantity: Quantity = parse_quantity(text)
-    expected = "count" if signal.kind in ("event", "flag") else signal.dimension
+    expected = "count" if signal.kind in (SignalKind.EVENT, SignalKind.FLAG) else signal.dimension
     bare = quantity.dimension == "count" and expected in BARE_DIMENSIONS
     if quantity.dimension != expected and not bare:
         raise ValueError(f"{text!r} is a {quantity.dimension}, {signal.id} is a {expected}")
@@ -278,7 +278,7 @@ def _number_or_text(text: str) -> Value:
 
 
 def _check_kinds(signal: Signal, operator: str, right: Reference | Constant) -> None:
-    if signal.kind == "text" and (operator not in ("=", "!=", "in") or isinstance(right, Reference)):
+    if signal.kind == SignalKind.TEXT and (operator not in ("=", "!=", "in") or isinstance(right, Reference)):
         raise ValueError(f"{signal.id} is a text: compare it with = != or in")
-    if signal.kind == "p-value" and (operator not in ("<", "<=") or isinstance(right, Reference)):
+    if signal.kind == SignalKind.P_VALUE and (operator not in ("<", "<=") or isinstance(right, Reference)):
         raise ValueError(f"{signal.id} is a p-value: it can only be below a limit such as 0.01")

@@ -22,14 +22,14 @@ from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
 from latdoctor.detectors.tail_attribution import DERIVED as TAIL
 from latdoctor.detectors.tail_attribution import STAGE as STAGES
 from latdoctor.detectors.tensorrt_engines import DERIVED as ENGINES
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 
 SignalSet = frozenset[str]
 
 
 def _quantiles(available: SignalSet) -> SignalSet:
     """The quantiles and means of distributions that exist in the catalogue."""
-    spread = [name for name in available if catalogue()[name].kind == "distribution"]
+    spread = [name for name in available if catalogue()[name].kind == SignalKind.DISTRIBUTION]
     suffixes = (MEAN, *(suffix for suffix, _, _ in QUANTILES))
     return frozenset(name + suffix for name in spread for suffix in suffixes) & catalogue().keys()
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from latdoctor.conditions.evaluator import of_ratio, show
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Series, is_unknown
 from latdoctor.gap_code import GapCode
 
@@ -159,7 +159,7 @@ def drop_impossible_shares(evidence: Evidence) -> Evidence:
 def _impossible(evidence: Evidence) -> Iterator[tuple[str, str, float, Origin]]:
     pieces: tuple[Reading | Series, ...] = (*evidence.readings, *evidence.series)
     for one in pieces:
-        if catalogue()[one.signal].kind == "share":
+        if catalogue()[one.signal].kind == SignalKind.SHARE:
             found = next((value for value in _values(one) if not -SLACK <= value <= 1 + SLACK), None)
             if found is not None:
                 yield one.signal, one.subject, found, one.origin

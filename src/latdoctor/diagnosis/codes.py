@@ -33,6 +33,23 @@ class CheckStatus(StrEnum):
     NOT_APPLICABLE = "not-applicable"
 
 
+class FindingKind(StrEnum):
+    """What a finding says about causes."""
+
+    SPECIFIC = "specific"  # points at causes
+    SYMPTOM = "symptom"  # generic pain that names no cause
+    ERROR = "error"  # failing requests
+
+
+class CauseStatus(StrEnum):
+    """How mature a cause's definition is."""
+
+    EXPERIMENTAL = "experimental"  # never leads to a playbook
+    TEST = "test"
+    STABLE = "stable"
+    DEPRECATED = "deprecated"  # not ranked
+
+
 class ReasonCode(StrEnum):
     """Why a finding has no outcome."""
 

@@ -213,17 +213,19 @@ def _has_moved(shift: CauseShift) -> bool:
 
 def _checks(first: Diagnosis, second: Diagnosis) -> tuple[CheckShift, ...]:
     before, after = ({check.id: check for check in one.checks} for one in (first, second))
-    shifts = [_check(name, before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
+    shifts = [_check(before.get(name), after.get(name)) for name in sorted(before.keys() | after.keys())]
     known = [shift for shift in shifts if shift.before != shift.after]
     return tuple(sorted(known, key=lambda shift: (not shift.appeared, not shift.went)))
 
 
-def _check(name: str, before: Check | None, after: Check | None) -> CheckShift:
+def _check(before: Check | None, after: Check | None) -> CheckShift:
+    """The shift of one check, which is in at least one of the two diagnoses."""
     shown = before if before and before.status == FIRED and not (after and after.status == FIRED) else after or before
+    assert shown is not None
     return CheckShift(
-        id=name,
-        kind=shown.kind if shown else "",
+        id=shown.id,
+        kind=shown.kind,
         before=before.status if before else None,
         after=after.status if after else None,
-        message=shown.message if shown else name,
+        message=shown.message,
     )

@@ -1,4 +1,4 @@
-"""What tells a cause from those that it is confused with, out of what each makes us see. Nothing of it is written down.
+"""What distinguishes a cause from those that it is confused with, computed from the findings that each expects.
 
 A finding that holds speaks for one cause against another by how much likelier the one makes it, P(finding | one) over
 P(finding | other) with P = 1 − (1 − leak)·(1 − weight); one that is clear by 1 − P of either. As in the account of the
@@ -20,8 +20,8 @@ from latdoctor.diagnosis.noisy_or import RULED_OUT
 from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
 from latdoctor.strict_yaml import load
 
-# Twice as likely: less is told by no single finding.
-TELLING = 3
+# Twice as likely: a weaker finding does not distinguish.
+MIN_POINTS = 3
 
 _POINT = 10 / math.log(10)
 
@@ -35,7 +35,7 @@ def confusable_pairs() -> tuple[tuple[str, str], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Separator:
-    """A finding that tells two causes apart, and by how many points."""
+    """A finding that distinguishes two causes, and by how many points."""
 
     finding: Finding
     points: int
@@ -48,7 +48,7 @@ class Neighbour:
     """
 
     cause: Cause
-    hard: bool  # published as hard to tell apart
+    hard: bool  # published as hard to distinguish
     shared: tuple[Finding, ...]
     for_this: tuple[Separator, ...]
     for_this_if_clear: tuple[Separator, ...]
@@ -57,7 +57,7 @@ class Neighbour:
 
 
 def neighbours(cause: Cause, rules: RuleSet, pairs: Iterable[tuple[str, str]]) -> tuple[Neighbour, ...]:
-    """The causes that `cause` is confused with: of `pairs` first, then whoever makes us see some of the same."""
+    """The causes that `cause` is confused with: of `pairs` first, then those that expect some of the same findings."""
     hard = {name for pair in pairs if cause.id in pair for name in pair}
     found = [
         _neighbour(cause, other, rules, hard=other.id in hard)
@@ -88,22 +88,24 @@ def _expected(cause: Cause, rules: RuleSet) -> Iterable[Finding]:
 def _separators(
     cause: Cause, other: Cause, among: Iterable[Finding], count: Callable[[Finding, Cause, Cause], int]
 ) -> tuple[Separator, ...]:
-    """What of `among` speaks for `cause` against `other`, the most telling first."""
+    """What of `among` speaks for `cause` against `other`, the most distinctive first."""
     known = (Separator(finding, count(finding, cause, other)) for finding in among)
-    return tuple(sorted((one for one in known if one.points >= TELLING), key=lambda one: (-one.points, one.finding.id)))
+    return tuple(
+        sorted((one for one in known if one.points >= MIN_POINTS), key=lambda one: (-one.points, one.finding.id))
+    )
 
 
 def points(finding: Finding, cause: Cause, other: Cause) -> int:
     """By how much `finding` speaks for `cause` against `other` where it holds, what it rules out included."""
-    known = math.log(_seen(finding, cause) / _seen(finding, other))
+    known = math.log(_expected_share(finding, cause) / _expected_share(finding, other))
     known += RULED_OUT * ((finding.id in cause.excluded_by) - (finding.id in other.excluded_by))
     return round(_POINT * known)
 
 
 def points_if_clear(finding: Finding, cause: Cause, other: Cause) -> int:
     """By how much it speaks for `cause` against `other` where it is clear."""
-    return round(_POINT * math.log((1 - _seen(finding, cause)) / (1 - _seen(finding, other))))
+    return round(_POINT * math.log((1 - _expected_share(finding, cause)) / (1 - _expected_share(finding, other))))
 
 
-def _seen(finding: Finding, cause: Cause) -> float:
+def _expected_share(finding: Finding, cause: Cause) -> float:
     return 1 - (1 - finding.leak) * (1 - cause.weight(finding))

@@ -19,12 +19,12 @@ from latdoctor.diagnosis.verdict import answer, rank, verdict, walk
 from latdoctor.diagnosis.vitals import vitals
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.catalogue import TIERS
-from latdoctor.evidence.model import Coverage, Evidence, Window
+from latdoctor.evidence.model import Coverage, CoverageStatus, Evidence, Window
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Everything a diagnosis starts from. `providers` tell where an unknown signal could be seen."""
+    """Everything a diagnosis starts from. `providers` list the sources of an unknown signal."""
 
     context: Context
     window: Window
@@ -36,7 +36,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What tells one diagnosis of the same evidence from another: its id and the moment (RFC 3339 UTC)."""
+    """What distinguishes two diagnoses of the same evidence: the id and the moment (RFC 3339 UTC)."""
 
     run_id: str
     at: str
@@ -85,7 +85,7 @@ def slo_terms(context: Context) -> Mapping[str, float]:
 
 
 def _ungiven(case: Case) -> Sequence[Provider]:
-    """The baseline, where none was given: it tells of what was seen."""
+    """The baseline, where none was given: it names what was read."""
     if case.baseline:
         return ()
     seen = frozenset(reading.signal for reading in case.evidence.readings)
@@ -93,5 +93,5 @@ def _ungiven(case: Case) -> Sequence[Provider]:
 
 
 def _unread(case: Case) -> Sequence[Provider]:
-    read = {row.collector for row in case.coverage if row.status in ("read", "partly")}
+    read = {row.collector for row in case.coverage if row.status in (CoverageStatus.READ, CoverageStatus.PARTLY)}
     return [provider for provider in case.providers if provider.name not in read]

@@ -27,7 +27,7 @@ from latdoctor.conditions.evaluator import (
 from latdoctor.diagnosis.codes import CheckStatus, ReasonCode
 from latdoctor.diagnosis.result import Check, Reason
 from latdoctor.diagnosis.rule_schema import Finding, RuleSet
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import is_unknown
 
 FIRED, CLEAR = CheckStatus.FIRED, CheckStatus.CLEAR
@@ -71,7 +71,7 @@ def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> C
         return _made(finding, NOT_EVALUATED, {}, (Reason(ReasonCode.DISABLED, finding.disabled),))
     inner, outer = candidates(finding.when, facts)
     truths = {subject: evaluate(finding.when, subject, facts) for subject in inner}
-    # A server may be slow as a whole while the one model that tells its own latency is not.
+    # A server may be slow as a whole while the one model that reports its own latency is not.
     holding = _holding(truths) or _holding({subject: evaluate(finding.when, subject, facts) for subject in outer})
     if holding:
         return _made(finding, FIRED, holding, facts=facts)
@@ -147,7 +147,7 @@ def _part(finding: Finding, name: str, field: str | None, subject: str, facts: F
     if name in SLO_TERMS:
         value = facts.slo.get(name)
         return None if value is None else show("latency.p99" if name == "slo.p99" else "error.ratio", value)
-    if catalogue()[name].kind == "event":
+    if catalogue()[name].kind == SignalKind.EVENT:
         return _event_part(finding, name, field, subject, facts)
     reading = reading_of(_term(finding, name), subject, facts)
     return show(name, reading.value, reading.bound) if reading and not is_unknown(reading.value) else None

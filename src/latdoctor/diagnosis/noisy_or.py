@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import combinations
 
+from latdoctor.diagnosis.codes import CauseStatus
 from latdoctor.diagnosis.evaluate import CLEAR, FIRED, NOT_APPLICABLE
 from latdoctor.diagnosis.result import Check
 from latdoctor.diagnosis.rule_schema import GROUNDING, Cause, Finding, RuleSet
@@ -33,7 +34,7 @@ def grounding(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tupl
 def ruled_out_by(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
     """The findings that rule `cause` out. `checks` are by id.
 
-    A replica that has just started tells nothing of how the one beside it makes its batches. What holds on something of
+    A replica that has just started says nothing about the batches of the one beside it. What holds on something of
     another kind (a host, an allocator) counts for all that may run on it or use it; where nothing points at the cause,
     everything that holds counts.
     """
@@ -95,7 +96,7 @@ class Network:
         causes = {
             cause.id: cause
             for cause in rules.causes
-            if cause.status != "deprecated"
+            if cause.status != CauseStatus.DEPRECATED
             and not cause.disabled
             and any(rules.finding[f].specific and status.get(f) != NOT_APPLICABLE for f in cause.expects)
         }

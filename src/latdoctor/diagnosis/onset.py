@@ -69,7 +69,7 @@ def changes(evidence: Evidence, since: Onset | None) -> tuple[Change, ...]:
 
 
 def _once(found: Iterable[Change]) -> Iterable[Change]:
-    """Two sources that tell of one thing at one time are one change."""
+    """Two sources that report one thing at one time are one change."""
     seen: set[tuple[str, str, int]] = set()
     for one in found:
         mark = (one.message, one.subject, round(one.time))
@@ -90,7 +90,7 @@ def _change(event: Event, moment: float) -> Change:
 
 SIGNAL, LABEL = "tail.share", "stage"
 UNSEEN = 1.0
-# What a server's log may call the part of the way that holds a stage, where it does not tell it by itself.
+# What a server's log may call the part of the way that holds a stage, where it does not report it itself.
 _WITHIN = {"preprocess": "prepare", "session": "prepare", "dependency": "prepare"}
 
 

@@ -32,7 +32,7 @@ T = TypeVar("T")
 Findings = dict[str, Finding]
 Causes = dict[str, Cause]
 
-# How the report tells what an overlay did: in the remark of a comparison, and as the reason of a finding.
+# How the report shows what an overlay did: in the remark of a comparison, and as the reason of a finding.
 SITE_THRESHOLD, DISABLED = "site threshold", "disabled by the site"
 
 _MISTAKEN = ("overlay.yaml", "overlays.yaml", "overlay.yml", "overlays.yml")

@@ -1,4 +1,4 @@
-"""Where to look next: the sources not read whose findings would tell most about the cause."""
+"""Where to look next: the unread sources whose findings would say most about the cause."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from latdoctor.diagnosis.evaluate import NOT_EVALUATED, Provider
 from latdoctor.diagnosis.noisy_or import NONE, OTHER, CauseSet, Network
-from latdoctor.diagnosis.result import Check, NextLook, RankedCause
+from latdoctor.diagnosis.result import Check, NextSource, RankedCause
 from latdoctor.diagnosis.rule_schema import Finding, RuleSet
 
 MIN_BITS = 0.01
@@ -18,7 +18,7 @@ Shares = Mapping[str, Sequence[tuple[CauseSet, float]]]
 
 def next_looks(
     rules: RuleSet, network: Network, checks: Sequence[Check], providers: Sequence[Provider]
-) -> tuple[NextLook, ...]:
+) -> tuple[NextSource, ...]:
     """The unread sources by the mutual information between their findings and the set of causes, best first.
 
     The information of several findings of one source is summed, an upper bound where they overlap.
@@ -33,7 +33,7 @@ def next_looks(
         shown.sort(key=lambda name: (-bits[name], name))
         total = sum(bits[name] for name in shown)
         if total >= MIN_BITS:
-            looks.append(NextLook(provider.name, provider.ask, provider.cost, round(total, 3), tuple(shown[:3])))
+            looks.append(NextSource(provider.name, provider.ask, provider.cost, round(total, 3), tuple(shown[:3])))
     return tuple(sorted(looks, key=lambda look: (-look.bits, look.source))[:MAX_LOOKS])
 
 

@@ -7,8 +7,10 @@ from msgspec import Struct
 from latdoctor.conditions.evaluator import Atom
 from latdoctor.diagnosis.codes import (
     AnswerKind,
+    CauseStatus,
     CheckStatus,
     Confidence,
+    FindingKind,
     Level,
     ReasonCode,
     TierCoverage,
@@ -37,7 +39,7 @@ class Check(Struct, frozen=True):
     status: CheckStatus
     message: str  # the finding with its numbers
     tier: str  # may be empty for symptoms
-    kind: str
+    kind: FindingKind
     severity: str
     required: bool
     subjects: tuple[str, ...]
@@ -70,7 +72,7 @@ class RankedCause(Struct, frozen=True):
     title: str
     tier: str
     severity: str
-    status: str
+    status: CauseStatus
     probability: float
     confidence: Confidence
     named: bool
@@ -127,7 +129,7 @@ class Tier(Struct, frozen=True):
     not_applicable: tuple[str, ...]
 
 
-class NextLook(Struct, frozen=True):
+class NextSource(Struct, frozen=True):
     """A source that was not read and would change the ranking most; `bits` is the mutual information."""
 
     source: str
@@ -190,14 +192,14 @@ class CheckShift(Struct, frozen=True):
     """A finding whose status differs; None where those rules do not have it."""
 
     id: str
-    kind: str
-    before: str | None
-    after: str | None
+    kind: FindingKind
+    before: CheckStatus | None
+    after: CheckStatus | None
     message: str  # where it stands last
 
     @property
     def appeared(self) -> bool:
-        return self.after == "fired"
+        return self.after == CheckStatus.FIRED
 
     @property
     def went(self) -> bool:
@@ -261,7 +263,7 @@ class Diagnosis(Struct, frozen=True):
     causes: tuple[RankedCause, ...]
     tiers: tuple[Tier, ...]
     checks: tuple[Check, ...]
-    next_looks: tuple[NextLook, ...]
+    next_looks: tuple[NextSource, ...]
     coverage: tuple[Coverage, ...]
     gaps: tuple[Gap, ...]
     against: Against | None = None  # null without a comparison

@@ -1,4 +1,4 @@
-"""Is a set of rules sound? What a rule's own file cannot show: whether a cause can be told by its own findings."""
+"""Checks over a whole set of rules: whether each cause can be identified by its own findings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def lint(rules: RuleSet) -> tuple[Problem, ...]:
 
 
 def _remedy(cause: Cause, rules: RuleSet) -> str:
-    """What would make the cause sound: how many findings of the usual kind, expected by nobody else."""
+    """What would make the cause sound: how many findings of the usual kind, expected by no other cause."""
     like = next(rules.finding[name] for name in cause.expects if rules.finding[name].specific)
     for count in range(1, _MOST_MISSING + 1):
         more = tuple(replace(like, id=f"{like.id}.{number}", leak=_USUAL_LEAK) for number in range(count))

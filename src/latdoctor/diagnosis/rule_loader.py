@@ -14,9 +14,10 @@ from pathlib import Path
 
 from latdoctor.conditions.ast import SLO_TERMS, AllOf, Condition
 from latdoctor.conditions.parser import parse_condition
+from latdoctor.diagnosis.codes import CauseStatus, FindingKind
 from latdoctor.diagnosis.evaluate import PLACE
 from latdoctor.diagnosis.overlays import apply, overlay_files
-from latdoctor.diagnosis.rule_schema import FINDING_KINDS, SEVERITIES, STATUSES, Cause, Finding, RuleSet
+from latdoctor.diagnosis.rule_schema import SEVERITIES, Cause, Finding, RuleSet
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.catalogue import TIERS, catalogue
 from latdoctor.resources import folder
@@ -80,7 +81,7 @@ def _copied(twice: Sequence[Problem]) -> Iterator[Problem]:
 
 
 def _not_read(base: Path) -> Iterator[Problem]:
-    """What looks as if it were rules, and is none: nobody shall take for sound what was never looked at."""
+    """Files that look like rules and are not read: reported, so that they are not taken for checked."""
     for path in sorted(path for kind in ("findings", "causes") for path in (base / kind).glob("*.yml")):
         yield Problem(str(path), "is not read: the name of a file of rules ends in .yaml")
     for path in sorted(path for path in base.iterdir() if path.is_dir() and path.name not in _FOLDERS):
@@ -112,7 +113,7 @@ def _findings(path: Path, problems: list[Problem]) -> Iterable[Finding]:
 
 
 def _finding(fields: Fields, area: str, problems: list[Problem]) -> Finding | None:
-    kind = fields.choice("kind", FINDING_KINDS, "specific")
+    kind = FindingKind(fields.choice("kind", tuple(FindingKind), FindingKind.SPECIFIC))
     when = _condition(fields, "when", problems, required=True)
     finding_id = fields.scalar("id", _identifier, "", required=True)
     made = Finding(
@@ -122,17 +123,17 @@ def _finding(fields: Fields, area: str, problems: list[Problem]) -> Finding | No
         leak=fields.scalar("leak", _leak, 0.02, required=True),
         area=area,
         where=fields.where,
-        tier=fields.choice("tier", TIERS, "", required=kind == "specific"),
+        tier=fields.choice("tier", TIERS, "", required=kind == FindingKind.SPECIFIC),
         kind=kind,
         required=fields.flag("required"),
         severity=fields.choice("severity", SEVERITIES, ""),
-        usual=fields.scalar("usual", parse_share, 0.0, required=kind != "specific"),
+        usual=fields.scalar("usual", parse_share, 0.0, required=kind != FindingKind.SPECIFIC),
         group=fields.text("group"),
         not_applicable_when=_condition(fields, "not_applicable_when", problems),
         rationale=fields.text("rationale"),
         rationale_from=fields.text("rationale_from"),
     )
-    if kind == "specific" and made.usual:
+    if kind == FindingKind.SPECIFIC and made.usual:
         fields.problem(fields.where, "only symptoms have a usual share")
     fields.finish()
     return made if finding_id else None  # even with a problem: those who name it did nothing wrong
@@ -162,7 +163,7 @@ def _cause(path: Path, problems: list[Problem]) -> Cause | None:
         expects=_expects(fields),
         where=fields.where,
         stage=fields.text("stage"),
-        status=fields.choice("status", STATUSES, "stable"),
+        status=CauseStatus(fields.choice("status", tuple(CauseStatus), CauseStatus.STABLE)),
         excluded_by=fields.texts("excluded_by"),
         playbooks=fields.texts("playbooks"),
         owner=fields.text("owner"),
@@ -176,7 +177,7 @@ def _cause(path: Path, problems: list[Problem]) -> Cause | None:
         references=fields.texts("references"),
     )
     fields.finish()
-    if made.status == "stable" and not (made.false_positives and made.references):
+    if made.status == CauseStatus.STABLE and not (made.false_positives and made.references):
         fields.problem(fields.where, f"stable cause {cause_id!r} needs false_positives and references")
     return made if cause_id else None
 

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from latdoctor.conditions.ast import Condition
+from latdoctor.diagnosis.codes import CauseStatus, FindingKind
 
 SEVERITIES = ("info", "warning", "critical")
-STATUSES = ("experimental", "test", "stable", "deprecated")
-# A specific finding points at causes; a symptom is generic pain that names nobody; an error is requests that fail.
-FINDING_KINDS = ("specific", "symptom", "error")
 
 # What an incident outside the catalogue is taken to show: pain usually, anything specific hardly ever.
-OTHER_EXPECTS = {"symptom": 0.80, "error": 0.30}
+OTHER_EXPECTS = {FindingKind.SYMPTOM: 0.80, FindingKind.ERROR: 0.30}
 OTHER_SPECIFIC = 0.04
 
 # A cause grounds itself only on a finding that it expects at least this much.
@@ -42,7 +40,7 @@ class Finding:
     area: str  # the file that holds it
     where: str  # file:line
     tier: str = ""  # may be empty for symptoms
-    kind: str = "specific"
+    kind: FindingKind = FindingKind.SPECIFIC
     required: bool = False  # an essential of its tier: without it nothing is called healthy
     severity: str = ""
     usual: float = 0.0  # what a cause that is silent about this symptom is taken to expect
@@ -55,7 +53,7 @@ class Finding:
 
     @property
     def specific(self) -> bool:
-        return self.kind == "specific"
+        return self.kind == FindingKind.SPECIFIC
 
     @property
     def other_expects(self) -> float:
@@ -74,7 +72,7 @@ class Cause:
     expects: Mapping[str, float]
     where: str
     stage: str = ""
-    status: str = "stable"
+    status: CauseStatus = CauseStatus.STABLE
     excluded_by: tuple[str, ...] = ()
     playbooks: tuple[str, ...] = ()
     owner: str = ""

@@ -23,7 +23,7 @@ from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import SEVERITIES, RuleSet
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.bundle import Context
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import Event, Evidence, Labels, Origin, Reading, Subject, Value, Window
 from latdoctor.strict_yaml import Fields, Node, load
 from latdoctor.units import parse_quantity, parse_share, parse_span
@@ -47,7 +47,7 @@ class RuleCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseResult:
     """A case as it went; `failures` is empty where everything came as expected."""
 
     case: RuleCase
@@ -86,11 +86,11 @@ def _idle(case: RuleCase, rules: RuleSet) -> Iterable[str]:
                 yield f"case {case.name}: {kind} speaks of {name!r}, which is not in the rules"
 
 
-def run(case: RuleCase, rules: RuleSet) -> Outcome:
+def run(case: RuleCase, rules: RuleSet) -> CaseResult:
     """Diagnose the case's evidence and compare."""
     diagnosis = diagnose(case.case, rules, Stamp("case", ""))
     failures = list(_differences(case, diagnosis))
-    return Outcome(case, tuple(failures))
+    return CaseResult(case, tuple(failures))
 
 
 def _differences(case: RuleCase, diagnosis: Diagnosis) -> Iterable[str]:
@@ -143,7 +143,7 @@ def _case(cause: str, name: str, fields: Fields) -> RuleCase:
         readings=readings,
         events=events,
         # Where one was found was searched, and to the end.
-        looked=(*_looked(fields), *((event.signal, event.subject) for event in events)),
+        looked=(*_searched(fields), *((event.signal, event.subject) for event in events)),
     )
     expect_node = fields.node("expect", required=True)
     expect = Fields(expect_node or Node({}, fields.where), fields.problems, "expect")
@@ -195,7 +195,7 @@ def _value(signal: str, text: str) -> Value:
     known = catalogue().get(signal)
     if known is None:
         raise ValueError("is not in the signal catalogue")
-    if known.kind == "text":
+    if known.kind == SignalKind.TEXT:
         return text
     quantity = parse_quantity(text)
     if quantity.dimension not in (known.dimension, "count"):
@@ -223,13 +223,13 @@ def _number_or_text(text: str) -> Value:
         return text
 
 
-def _looked(fields: Fields) -> Iterable[tuple[str, str]]:
+def _searched(fields: Fields) -> Iterable[tuple[str, str]]:
     for subject, node in fields.items("looked"):
         if not isinstance(node.value, tuple):
             fields.problem(node.where, f"looked {subject}: a list of event signals is expected")
             continue
         for item in node.value:
             known = catalogue().get(item.text or "")
-            if known is None or known.kind != "event":
+            if known is None or known.kind != SignalKind.EVENT:
                 fields.problem(item.where, f"looked {subject}: {item.text!r} is not an event signal of the catalogue")
             yield (item.text or "", subject)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
-from latdoctor.diagnosis.codes import AnswerKind, Confidence, Level, TierCoverage, UserImpact
+from latdoctor.diagnosis.codes import AnswerKind, CauseStatus, Confidence, FindingKind, Level, TierCoverage, UserImpact
 from latdoctor.diagnosis.evaluate import CLEAR, FIRED, NOT_APPLICABLE, NOT_EVALUATED
 from latdoctor.diagnosis.noisy_or import Network, grounding, ruled_out_by
 from latdoctor.diagnosis.onset import impact
@@ -50,20 +50,20 @@ def rank(
 
 def _weight(severity: str, checks: Sequence[Check]) -> int:
     """How far a named cause of `severity` raises the verdict over what symptoms say by themselves; 0 for not at all."""
-    pain = [check.severity for check in checks if check.kind != "specific" and check.status == FIRED]
+    pain = [check.severity for check in checks if check.kind != FindingKind.SPECIFIC and check.status == FIRED]
     known = max((SEVERITIES.index(level) for level in pain if level), default=-1)
     return max(0, SEVERITIES.index(severity) - known) if _counts(severity, checks) else 0
 
 
 def _counts(severity: str, checks: Sequence[Check]) -> bool:
-    """Whether a named cause of `severity` bears on the verdict: a lesser one does where nobody sees if it hurts."""
+    """Whether a named cause of `severity` bears on the verdict: a lesser one does where user impact is not measured."""
     return severity == "critical" or bool(_harm_unseen(checks))
 
 
 def _harm_unseen(checks: Sequence[Check]) -> Sequence[Check]:
-    """The symptoms that would tell of harm, and were not evaluated."""
-    telling = [check for check in checks if check.kind != "specific" and check.required and check.severity]
-    return [check for check in telling if check.status == NOT_EVALUATED]
+    """The symptoms that would show user impact and were not evaluated."""
+    impact = [check for check in checks if check.kind != FindingKind.SPECIFIC and check.required and check.severity]
+    return [check for check in impact if check.status == NOT_EVALUATED]
 
 
 def _grounds(cause: Cause, rules: RuleSet, checks: Mapping[str, Check]) -> tuple[str, ...]:
@@ -107,7 +107,7 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
         confirm=cause.confirm,
         remediation=cause.remediation,
         owner=cause.owner,
-        playbooks=() if cause.status == "experimental" else cause.playbooks,
+        playbooks=() if cause.status == CauseStatus.EXPERIMENTAL else cause.playbooks,
         keep_evidence=cause.keep_evidence,
     )
 
@@ -119,11 +119,11 @@ def _confidence(probability: float, *, named: bool) -> Confidence:
 
 
 def _standing(checks: Sequence[Check]) -> UserImpact:
-    """Does what was found hurt? Told by the symptoms alone, and by the lesser ones only where a required one is unseen.
+    """Whether users are affected, by the symptoms alone, and by the lesser ones only where a required one is unseen.
 
     A deep queue is no harm while P99 is seen to be within the SLO.
     """
-    symptoms = [check for check in checks if check.kind != "specific"]
+    symptoms = [check for check in checks if check.kind != FindingKind.SPECIFIC]
     fired = [check for check in symptoms if check.status == FIRED]
     if any(check.severity for check in fired):
         return HURTING

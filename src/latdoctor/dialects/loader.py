@@ -22,7 +22,7 @@ from latdoctor.dialects.model import (
     parse_term,
 )
 from latdoctor.errors import DefinitionError, Problem
-from latdoctor.evidence.catalogue import Signal, catalogue
+from latdoctor.evidence.catalogue import Signal, SignalKind, catalogue
 from latdoctor.strict_yaml import Fields, Node, load
 from latdoctor.units import unit
 
@@ -156,7 +156,7 @@ def _alternatives(signal: str, node: Node, problems: list[Problem]) -> tuple[Rul
     if known is None:
         problems.append(Problem(node.where, f"unknown signal {signal!r}"))
         return ()
-    if known.kind in ("event", "p-value"):
+    if known.kind in (SignalKind.EVENT, SignalKind.P_VALUE):
         problems.append(Problem(node.where, f"{signal} is of kind {known.kind}, which metrics pages cannot provide"))
         return ()
     parts = node.value if isinstance(node.value, tuple) else (node,)

@@ -48,7 +48,7 @@ def is_cut_off(path: Path) -> bool:
                 if reader.eof:
                     return False
     except (zstandard.ZstdError, OSError):
-        return False  # damaged in another way, which is told already
+        return False  # damaged in another way, which is reported already
     return True
 
 

@@ -67,7 +67,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What the user told about the target, kept in the bundle so that a replay answers alike."""
+    """What the user specified about the target, stored in the bundle so that a replay gives the same diagnosis."""
 
     target: str
     slo_p99: float | None = None  # seconds

@@ -98,7 +98,7 @@ def save(bundle: Bundle, path: Path, tool_version: str, redactor: Redactor | Non
 
 
 def must_be_new(path: Path) -> None:
-    """Raises BundleError where `path` is taken or cannot be written: told before a look, it costs nobody the look."""
+    """Raises BundleError where `path` is taken or cannot be written: checked before the collection starts."""
     if stands(path):
         raise BundleError("already exists", where=str(path), next_step="choose another name for the bundle")
     must_be_writable(path, "the bundle")
@@ -223,7 +223,7 @@ def _read_folder(folder: Path, where: str) -> Bundle:
 
 
 def _harmless(gap: Gap) -> Gap:
-    """Whoever wrote the manifest may have put anything into its texts."""
+    """The manifest is untrusted: its texts are made safe to print."""
     subject = None if gap.subject is None else clean(gap.subject)
     reason, next_step = clean(gap.reason, _LONGEST), clean(gap.next_step, _LONGEST)
     origin = gap.origin and Origin(clean(gap.origin.artifact), clean(gap.origin.place))

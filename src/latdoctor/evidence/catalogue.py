@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +16,19 @@ from latdoctor.strict_yaml import Fields, load
 from latdoctor.units import Unit, unit
 
 TIERS = ("infrastructure", "framework", "application")
-KINDS = ("value", "share", "distribution", "event", "flag", "text", "p-value")
+
+
+class SignalKind(StrEnum):
+    """What the values of a signal are."""
+
+    VALUE = "value"
+    SHARE = "share"  # 0 to 1
+    DISTRIBUTION = "distribution"
+    EVENT = "event"
+    FLAG = "flag"  # 0 or 1
+    TEXT = "text"
+    P_VALUE = "p-value"  # of a statistical test
+
 
 _FOLDER = Path(__file__).parent / "catalogue"
 
@@ -26,7 +39,7 @@ class Signal:
 
     id: str
     unit: Unit
-    kind: str  # one of KINDS; shares are 0 to 1, flags 0 or 1, p-values come from a statistical test
+    kind: SignalKind
     tier: str
     description: str
 
@@ -64,8 +77,8 @@ def read_catalogue(folder: Path) -> Mapping[str, Signal]:
 
 
 def _signal(name: str, fields: Fields) -> Signal:
-    kind = fields.choice("kind", KINDS, "value")
-    default = {"text": "text"}.get(kind, "count")
+    kind = SignalKind(fields.choice("kind", tuple(SignalKind), SignalKind.VALUE))
+    default = "text" if kind is SignalKind.TEXT else "count"
     row = Signal(
         id=name,
         unit=fields.scalar("unit", unit, unit(default)),

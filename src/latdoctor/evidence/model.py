@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from functools import cached_property
 from typing import Annotated
 
@@ -32,7 +33,7 @@ class Origin(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """The time that a piece of evidence speaks of, unix seconds UTC; None where the source does not tell."""
+    """The time that a piece of evidence covers, unix seconds UTC; None where the source does not report it."""
 
     start: float | None = None
     end: float | None = None
@@ -59,7 +60,7 @@ class Reading(Struct, frozen=True):
     window: Window = Window()
     labels: Labels = ()
     note: str = ""  # what a reader must know: "lifetime average", "interpolated within a bucket of 0.3–0.5 s"
-    bound: str = ""  # AT_LEAST or AT_MOST where the source told no more than that; empty where `value` is the value
+    bound: str = ""  # AT_LEAST or AT_MOST where the source reports only a bound; empty where `value` is the value
 
 
 class Series(Struct, frozen=True):
@@ -82,7 +83,7 @@ class Bucket(Struct, frozen=True):
 
 
 class Distribution(Struct, frozen=True):
-    """How the observations of a signal spread over a window. `total` is their sum where the source tells it."""
+    """How the observations of a signal spread over a window. `total` is their sum where the source reports it."""
 
     signal: str
     subject: str
@@ -138,12 +139,21 @@ class SourceQuery(Struct, frozen=True):
     at: float
 
 
+class CoverageStatus(StrEnum):
+    """How much of one collector's source was read."""
+
+    READ = "read"
+    PARTLY = "partly"
+    FAILED = "failed"
+    NOT_REQUESTED = "not-asked"
+
+
 class Coverage(Struct, frozen=True):
-    """What one collector brought: `status` is read | partly | failed | not-asked."""
+    """What one collector yielded."""
 
     collector: str
     title: str
-    status: str
+    status: CoverageStatus
     artifacts: int
     detail: str = ""
 

@@ -1,4 +1,4 @@
-"""Hosts and addresses: resolve a name, tell public from private addresses, mask credentials in URLs.
+"""Hosts and addresses: resolve a name, distinguish public from private addresses, mask credentials in URLs.
 
 A name may resolve to this machine or its network. It is resolved once, each of its addresses is checked, and the
 request goes to the checked address, so that a second resolution cannot return a different one.

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct, structs
 
+from latdoctor.diagnosis.codes import CheckStatus, FindingKind
 from latdoctor.diagnosis.result import Check, Diagnosis
 from latdoctor.diagnosis.rule_schema import SEVERITIES
 from latdoctor.errors import LatdoctorError, OperationError
@@ -54,7 +55,7 @@ def not_observed(why: str) -> AlertConfirmed:
 
 
 def _hurts(check: Check) -> bool:
-    return check.status == "fired" and check.kind != "specific" and bool(check.severity)
+    return check.status == CheckStatus.FIRED and check.kind != FindingKind.SPECIFIC and bool(check.severity)
 
 
 def _confirmation(status: Confirmation, parts: tuple[str, ...], diagnosis: Diagnosis) -> AlertConfirmed:

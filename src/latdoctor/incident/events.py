@@ -10,6 +10,8 @@ from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType, field
 
+from latdoctor.diagnosis.codes import Level
+
 OPENED = "incident.opened"
 ALERTED = "alert.received"
 CONFIRMED = "alert.confirmed"
@@ -122,7 +124,7 @@ class DiagnosisRecord(Struct, frozen=True):
 
     run_id: str
     target: str
-    level: str  # of the verdict
+    level: Level  # of the verdict
     message: str = field(name="says")
     answer: str  # its kind
     causes: tuple[CauseRecord, ...]

@@ -15,6 +15,7 @@ import msgspec
 
 from latdoctor import __version__
 from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.diagnosis.codes import CheckStatus, FindingKind
 from latdoctor.diagnosis.document import parse_diagnosis
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.errors import LatdoctorError, OperationError
@@ -83,7 +84,11 @@ def diagnosis_record(
         since=diagnosis.since.time if diagnosis.since else None,
         document=document,
         bundle=bundle,
-        fired=tuple(check.id for check in diagnosis.checks if check.status == "fired" and check.kind == "specific"),
+        fired=tuple(
+            check.id
+            for check in diagnosis.checks
+            if check.status == CheckStatus.FIRED and check.kind == FindingKind.SPECIFIC
+        ),
         servers=servers,
     )
 

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from msgspec import Struct
 
 from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.diagnosis.codes import CheckStatus, FindingKind
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.evidence.model import kind_of
 from latdoctor.incident import events
@@ -114,7 +115,11 @@ def of_diagnosis(diagnosis: Diagnosis) -> Features:
 
 def fired(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Specific findings that fired. Symptoms are common to all incidents and do not count."""
-    return tuple(check.id for check in diagnosis.checks if check.status == "fired" and check.kind == "specific")
+    return tuple(
+        check.id
+        for check in diagnosis.checks
+        if check.status == CheckStatus.FIRED and check.kind == FindingKind.SPECIFIC
+    )
 
 
 def _features(causes: Iterable[events.CauseRecord], findings: Iterable[str]) -> Features:

@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from latdoctor.diagnosis.codes import Level
 from latdoctor.incident.events import Alert, CauseRecord
 from latdoctor.incident.sop.clock import StageStatus
 
@@ -135,7 +136,7 @@ class DiagnosisEvent(Struct, frozen=True):
     digest: str
     run_id: str
     target: str
-    level: str
+    level: Level
     message: str
     answer: str
     causes: tuple[CauseRecord, ...]

@@ -67,7 +67,7 @@ def deliver(
     One process at a time per receiver. Raises LockHeldError for another one, JournalError, UsageError.
     """
     done = DeliverySummary()
-    with lock(office.state / LOCKS, f"telling {receiver.name}"):
+    with lock(office.state / LOCKS, f"notifying {receiver.name}"):
         until = office.now().monotonic + seconds
         while True:
             found = read_due()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from latdoctor.conditions.ast import Condition, comparisons, in_words
-from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Atom, Facts, Truth, candidates, evaluate
+from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Atom, Facts, Truth, TruthStatus, candidates, evaluate
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, is_unknown
 
@@ -48,7 +48,7 @@ class ConditionResult(Struct, frozen=True):
     """A condition or finding evaluated on one observation, for the journal and for people."""
 
     text: str
-    status: str  # holds | fails | unknown
+    status: TruthStatus
     shown: str = ""  # "latency.p99 is 310 ms, expected < 250 ms (0.5 x before)"
 
     @property
@@ -81,7 +81,10 @@ def left_signals(conditions: Iterable[Condition]) -> tuple[str, ...]:
 
 
 def _combined(
-    condition: Condition, observation: Observation, before: SignalValues, precedence: tuple[str, str, str]
+    condition: Condition,
+    observation: Observation,
+    before: SignalValues,
+    precedence: tuple[TruthStatus, TruthStatus, TruthStatus],
 ) -> ConditionResult:
     """The status that comes first in `precedence` among the subjects; unknown without a subject."""
     truths = list(_truths(condition, observation, before))

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, ReasonCode, UserImpact
+from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, ReasonCode, UserImpact
 from latdoctor.diagnosis.recommend import playbooks_for
-from latdoctor.diagnosis.result import Check, Diagnosis, NextLook, RankedCause
+from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import presenter, time_scope
@@ -141,7 +141,7 @@ def _evidence(cause: RankedCause, checks: dict[str, Check], shown: set[str]) -> 
     A number is printed once: a sentence is left out whose numbers another contains, or that repeats a precise one.
     """
     fired = [checks[name] for name in cause.evidence_for]
-    fired.sort(key=lambda check: check.kind != "specific")
+    fired.sort(key=lambda check: check.kind != FindingKind.SPECIFIC)
     found: list[str] = []
     for check in fired:
         numbers = _numbers(check.message)
@@ -276,7 +276,7 @@ def _largest_gap(diagnosis: Diagnosis) -> Gap | None:
     return max(curable, key=lambda gap: len(gap.signals), default=None)
 
 
-def _noun(look: NextLook) -> str:
+def _noun(look: NextSource) -> str:
     return presenter.SOURCE_NOUNS.get(look.source, look.source)
 
 

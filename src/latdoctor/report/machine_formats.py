@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.diagnosis.result import Diagnosis
-from latdoctor.diagnosis.rule_tests import Outcome
+from latdoctor.diagnosis.rule_tests import CaseResult
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.sanitize import clean
 
@@ -58,7 +58,7 @@ def _schema(document: type[Struct], title: str) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, **schema}
 
 
-def render_junit(outcomes: Sequence[Outcome]) -> str:
+def render_junit(outcomes: Sequence[CaseResult]) -> str:
     """Tests of rules as JUnit XML, one suite for each cause; every case has its file and line."""
     suites = ElementTree.Element("testsuites", {"name": "latdoctor rules", **_junit_counts(outcomes)})
     causes = dict.fromkeys(outcome.case.cause for outcome in outcomes)
@@ -71,12 +71,12 @@ def render_junit(outcomes: Sequence[Outcome]) -> str:
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suites, encoding="unicode") + "\n"
 
 
-def _junit_counts(outcomes: Sequence[Outcome]) -> dict[str, str]:
+def _junit_counts(outcomes: Sequence[CaseResult]) -> dict[str, str]:
     failed = sum(bool(outcome.failures) for outcome in outcomes)
     return {"tests": str(len(outcomes)), "failures": str(failed), "errors": "0", "skipped": "0"}
 
 
-def _junit_case(suite: ElementTree.Element, outcome: Outcome) -> None:
+def _junit_case(suite: ElementTree.Element, outcome: CaseResult) -> None:
     file, _, line = outcome.case.where.rpartition(":")
     place = {"classname": outcome.case.cause, "name": outcome.case.name, "file": file, "line": line}
     case = ElementTree.SubElement(suite, "testcase", {key: clean(text) for key, text in place.items()})

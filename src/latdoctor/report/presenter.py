@@ -11,7 +11,7 @@ from enum import StrEnum
 from rich.cells import cell_len, set_cell_size
 
 from latdoctor.conditions.evaluator import HOLDS, Atom
-from latdoctor.diagnosis.codes import CheckStatus, Level, ReasonCode, TierCoverage, UserImpact
+from latdoctor.diagnosis.codes import CheckStatus, FindingKind, Level, ReasonCode, TierCoverage, UserImpact
 from latdoctor.diagnosis.recommend import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, RuledOut, Tier
 from latdoctor.evidence.model import Origin
@@ -291,7 +291,7 @@ def tier_lines(diagnosis: Diagnosis) -> tuple[TierLine, ...]:
     """The three tiers."""
     checks = {check.id: check for check in diagnosis.checks}
     known = {name for cause in diagnosis.causes for name in cause.evidence_for}
-    known |= {check.id for check in diagnosis.checks if check.kind != "specific"}  # in a section of their own
+    known |= {check.id for check in diagnosis.checks if check.kind != FindingKind.SPECIFIC}  # in a section of their own
     return tuple(_tier_line(tier, checks, known) for tier in diagnosis.tiers)
 
 
@@ -347,7 +347,7 @@ def symptoms(diagnosis: Diagnosis) -> tuple[EvidenceLine, ...]:
     """The symptoms that fired, and the required ones that could not be judged."""
     lines = []
     for check in diagnosis.checks:
-        if check.kind == "specific":
+        if check.kind == FindingKind.SPECIFIC:
             continue
         if check.status == CheckStatus.FIRED:
             lines.append(EvidenceLine(EvidenceKind.FOR, check.message, details(check)))

@@ -12,11 +12,12 @@ from latdoctor.collectors.prometheus import TITLE as LIVE_TITLE
 from latdoctor.collectors.promql import CHANGES, TITLE
 from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Given, Not, Prefer, Reference, signals_of
 from latdoctor.detectors.catalog import derivable_signals
+from latdoctor.diagnosis.codes import CauseStatus
 from latdoctor.diagnosis.confusable_causes import Neighbour, Separator, neighbours
 from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
 from latdoctor.dialects.changes import change_signals
 from latdoctor.dialects.loader import shipped
-from latdoctor.evidence.catalogue import TIERS, catalogue
+from latdoctor.evidence.catalogue import TIERS, SignalKind, catalogue
 from latdoctor.report.explain import expecting_it, in_words, reason, sentence
 from latdoctor.report.playbook import advised
 from latdoctor.units import percent
@@ -64,12 +65,15 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+_WITH_UNIT = (SignalKind.VALUE, SignalKind.SHARE, SignalKind.DISTRIBUTION)
+
+
 def _table(tier: str, where: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     yield "| signal | unit | meaning | sources |"
     yield "|---|---|---|---|"
     for signal in sorted((one for one in catalogue().values() if one.tier == tier), key=lambda one: one.id):
-        unit = signal.unit.name if signal.kind in ("value", "share", "distribution") else signal.kind
-        kind = f"{unit}, distribution" if signal.kind == "distribution" else unit
+        unit = signal.unit.name if signal.kind in _WITH_UNIT else signal.kind
+        kind = f"{unit}, distribution" if signal.kind == SignalKind.DISTRIBUTION else unit
         yield f"| `{signal.id}` | {kind} | {signal.description} | {', '.join(where[signal.id]) or 'none'} |"
 
 
@@ -137,7 +141,7 @@ def _page(cause: Cause, rules: RuleSet, pairs: Sequence[tuple[str, str]], reader
 
 def _facts(cause: Cause) -> str:
     stage = f" · stage `{cause.stage}`" if cause.stage else ""
-    status = "" if cause.status == "stable" else f" · {cause.status}"
+    status = "" if cause.status == CauseStatus.STABLE else f" · {cause.status}"
     return f"`{cause.id}` · [{cause.tier}](README.md#{cause.tier}) · {cause.severity}{status}{stage}"
 
 

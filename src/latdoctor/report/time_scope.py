@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.result import Change, Diagnosis, Onset
+from latdoctor.evidence.model import CoverageStatus
 from latdoctor.report.presenter import shortened
 from latdoctor.units import format_value
 
@@ -100,7 +101,7 @@ def _no_change(diagnosis: Diagnosis) -> str:
     if not unread:
         return "no change seen in what was read"
     more = f" and {len(unread) - 1} more" if len(unread) > 1 else ""
-    failed = any(row.collector == _CHANGES and row.status == "failed" for row in diagnosis.coverage)
+    failed = any(row.collector == _CHANGES and row.status == CoverageStatus.FAILED for row in diagnosis.coverage)
     known = "unknown, as the source of changes could not be read" if failed else "no change seen, but not all was read"
     return f"{known} ({unread[0]}{more})"
 

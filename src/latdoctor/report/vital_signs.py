@@ -7,8 +7,9 @@ from itertools import islice
 
 from rich.cells import cell_len
 
-from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, Level, UserImpact
+from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
+from latdoctor.evidence.model import CoverageStatus
 from latdoctor.report import presenter, time_scope
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.units import format_value
@@ -184,7 +185,7 @@ def _is_over(sign: Vital, limit: float) -> bool:
 def _missing(diagnosis: Diagnosis) -> str:
     """The kinds of essentials that were not measured, the harm to users first, in the user's words."""
     lacking = [one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED]
-    lacking.sort(key=lambda check: check.kind != "symptom")
+    lacking.sort(key=lambda check: check.kind != FindingKind.SYMPTOM)
     nouns = list(dict.fromkeys(presenter.ESSENTIALS.get(one.id, presenter.tier_noun(one.tier)) for one in lacking))
     if not nouns:
         return "too little was measured to call it healthy"
@@ -245,7 +246,10 @@ def _meaning(busy: float) -> str:
 
 def _logs(diagnosis: Diagnosis) -> str:
     """What the logs were searched for in vain; empty where none was read (a trace is searched for CUDA errors too)."""
-    if not any(row.collector == "logs" and row.status in ("read", "partly") for row in diagnosis.coverage):
+    if not any(
+        row.collector == "logs" and row.status in (CoverageStatus.READ, CoverageStatus.PARTLY)
+        for row in diagnosis.coverage
+    ):
         return ""
     absent = [_LOGGED[one.signal] for one in diagnosis.vitals if one.signal in _LOGGED and not one.value]
     return f"the log has no {', no '.join(dict.fromkeys(absent))}" if absent else ""
@@ -253,5 +257,5 @@ def _logs(diagnosis: Diagnosis) -> str:
 
 def file_noun(diagnosis: Diagnosis) -> str:
     """The kind of file where nothing but files of one kind was read: `trace`; empty for live sources."""
-    read = {row.collector for row in diagnosis.coverage if row.status in ("read", "partly")}
+    read = {row.collector for row in diagnosis.coverage if row.status in (CoverageStatus.READ, CoverageStatus.PARTLY)}
     return _FILES.get(next(iter(read)), "") if len(read) == 1 else ""

@@ -9,6 +9,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from latdoctor.collectors.nsight import NAME, SIGNALS
 from latdoctor.collectors.nsight import evidence as nsight_evidence
@@ -56,11 +57,23 @@ class TableRow:
         return self.texts.get("name", "")
 
 
+class TableKind(StrEnum):
+    """What a printed table lists: sums of `nsys stats`, single events of it, or a summary of nvprof."""
+
+    API = "api"
+    KERNELS = "kernels"
+    COPY_TIMES = "copy-times"
+    COPY_SIZES = "copy-sizes"
+    GPU_TRACE = "gpu-trace"
+    API_TRACE = "api-trace"
+    NVPROF = "nvprof"
+
+
 @dataclass(frozen=True, slots=True)
 class PrintedTable:
-    """One table: `kind` is api | kernels | copy-times | copy-sizes | gpu-trace | api-trace | nvprof."""
+    """One table of a file."""
 
-    kind: str
+    kind: TableKind
     entries: tuple[TableRow, ...]
 
 
@@ -88,7 +101,7 @@ def printed(text: str, where: str) -> PrintedTables:
                 found.append(PrintedTable(head.kind, tuple(entries)))
                 entries = []
             # nvprof leaves blank lines between its parts and repeats the head: a blank line ends a table of nsys only.
-            head = begun if begun is not None else head if head is not None and head.kind == "nvprof" else None
+            head = begun if begun is not None else head if head is not None and head.kind == TableKind.NVPROF else None
             continue
         if head is None:
             continue
@@ -131,7 +144,7 @@ def _rows(text: str, where: str) -> Iterator[list[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _TableHeader:
-    kind: str
+    kind: TableKind
     columns: tuple[str, ...]  # our names, empty for columns that are not used
     units: tuple[str, ...]
 
@@ -191,20 +204,24 @@ def _parted(cell: str) -> tuple[str, str]:
     return lower[: found.start()], found[1]
 
 
-def _kind(names: set[str], columns: set[str]) -> str:
+def _kind(names: set[str], columns: set[str]) -> TableKind | None:
     if "name" not in columns:
-        return ""
+        return None
     if {"type", "total", "share"} <= columns:
-        return "nvprof"
+        return TableKind.NVPROF
     if {"start", "duration"} <= columns:
-        return "api-trace" if "result" in columns else "gpu-trace" if {"stream", "device"} & columns else ""
+        if "result" in columns:
+            return TableKind.API_TRACE
+        return TableKind.GPU_TRACE if {"stream", "device"} & columns else None
     if "size" in columns and "operation" in names:
-        return "copy-sizes"
+        return TableKind.COPY_SIZES
     if "total" not in columns or "count" not in columns:
-        return ""
+        return None
     if "operation" in names:
-        return "copy-times"
-    return "kernels" if "instances" in names else "api" if {"num calls", "calls"} & names else ""
+        return TableKind.COPY_TIMES
+    if "instances" in names:
+        return TableKind.KERNELS
+    return TableKind.API if {"num calls", "calls"} & names else None
 
 
 MAX_FILE = 128 << 20
@@ -222,8 +239,8 @@ def parse(artifact: Artifact) -> Evidence:
             "holds no table of nsys stats or nvprof", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED
         )
     subject = f"trace/{artifact.group}"
-    events = [table for table in found.tables if table.kind in ("gpu-trace", "api-trace")]
-    if any(table.kind == "gpu-trace" for table in events):
+    events = [table for table in found.tables if table.kind in (TableKind.GPU_TRACE, TableKind.API_TRACE)]
+    if any(table.kind == TableKind.GPU_TRACE for table in events):
         seen = _as_trace(events, subject, artifact)
     else:
         seen = _Sums(found.tables, subject, artifact.name).evidence()
@@ -250,12 +267,12 @@ def _as_trace(found: Sequence[PrintedTable], subject: str, artifact: Artifact) -
         return nsight_evidence.evidence(analyse(columns), Capture(), subject, artifact.name)
 
 
-def _event(kind: str, entry: TableRow) -> TraceEvent | None:
+def _event(kind: TableKind, entry: TableRow) -> TraceEvent | None:
     start, duration = entry.numbers.get("start"), entry.numbers.get("duration")
     if start is None or duration is None:
         return None
     times = (start * 1e6, duration * 1e6)
-    if kind == "api-trace":
+    if kind == TableKind.API_TRACE:
         return TraceEvent("X", "cuda_runtime", plain_name(entry.name), *times)
     device = EventArgs(device=entry.texts.get("device", ""), bytes=entry.numbers.get("bytes"))
     lower = entry.name.lower()
@@ -287,15 +304,15 @@ class _Sums:
             for entry in table.entries:
                 self._place(table.kind, entry)
 
-    def _place(self, kind: str, entry: TableRow) -> None:
+    def _place(self, kind: TableKind, entry: TableRow) -> None:
         is_copy = entry.name.startswith("[CUDA mem")
-        if kind == "api" or (kind == "nvprof" and entry.texts.get("type", "").lower() == "api calls"):
+        if kind == TableKind.API or (kind == TableKind.NVPROF and entry.texts.get("type", "").lower() == "api calls"):
             self._calls.append(entry)
-        elif kind == "copy-sizes":
+        elif kind == TableKind.COPY_SIZES:
             self._sizes.append(entry)
-        elif kind == "copy-times" or (kind == "nvprof" and is_copy):
+        elif kind == TableKind.COPY_TIMES or (kind == TableKind.NVPROF and is_copy):
             self._copies.append(entry)
-        elif kind in ("kernels", "nvprof"):
+        elif kind in (TableKind.KERNELS, TableKind.NVPROF):
             self._kernels.append(entry)
 
     def evidence(self) -> Evidence:

@@ -33,7 +33,7 @@ from latdoctor.dialects.model import Dialect, join_notes
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window
 from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean, counted
@@ -304,7 +304,7 @@ def _instead(kind: MonitoringKind, artifact: Artifact) -> str:
 def _with_derived(signals: Iterable[str]) -> frozenset[str]:
     """Return `signals` and those derived from the distributions among them (`latency` gives `latency.p99`)."""
     names = set(signals)
-    spread = tuple(f"{name}." for name in names if catalogue()[name].kind == "distribution")
+    spread = tuple(f"{name}." for name in names if catalogue()[name].kind == SignalKind.DISTRIBUTION)
     return frozenset(names | {name for name in catalogue() if name.startswith(spread)})
 
 

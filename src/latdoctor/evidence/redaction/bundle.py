@@ -1,4 +1,4 @@
-"""A whole bundle redacted on its way in: its artifacts, and what its manifest tells of them."""
+"""A whole bundle redacted on its way in: its artifacts, and the texts of its manifest."""
 
 from __future__ import annotations
 

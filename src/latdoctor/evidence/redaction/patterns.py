@@ -1,4 +1,4 @@
-"""What is recognised by `redact.py` in any text, as regular expressions: the group that matched last tells what it is.
+"""Regular expressions of what is redacted in any text: the group that matched last identifies the kind.
 
 Each takes time that grows with the length of the text alone: repetitions are bounded, or possessive.
 """
@@ -107,8 +107,8 @@ IDENTIFIER = re.compile(
 LOGIN = re.compile(r"\b([a-z][a-z0-9+.-]{1,20}://)[^/?#\s\"']{1,400}@", re.IGNORECASE)
 NUMBER = re.compile(r"\d{1,7}(?:\.\d{1,9})?[a-z/%]{0,4}")
 NOTHING = ("null", "None", "true", "false", "{", "[", "-")
-# What follows "user" where nobody is named: `user time`, `user agent`, `user space`, `user requests`.
-NOBODY = re.compile(
+# What follows "user" where no person is named: `user time`, `user agent`, `user space`, `user requests`.
+NO_PERSON = re.compile(
     r"time|agents?|spaces?|mode|input|ids?|names?|counts?|data|requests?|errors?|groups?|code|interface|not|is|was|are|has|have"
     r"|had|must|can|cannot|may|will|should|would|could|did|does|do|with|without|and|or|nor|but|in|on|at|to|for|from|by|of|the"
     r"|a|an|as|if|then|that|this|which|who|sessions?|messages?|prompts?|quer(?:y|ies)|content|levels?|land|threads?|process"

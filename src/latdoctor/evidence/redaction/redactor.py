@@ -1,9 +1,9 @@
-"""Takes out of raw artifacts what is nobody's business: prompts, secrets, addresses, user ids.
+"""Removes private data from raw artifacts: prompts, secrets, addresses, user ids.
 
 Each is replaced by a pseudonym (`ip-3f9a1c07`, `user-…`, `id-…`): the same text gives the same one throughout a bundle,
-so that what belongs together can still be seen to. They are keyed digests (BLAKE2b) with a key that is made for one
-bundle and kept nowhere: nobody can try out who it was, and two bundles share no pseudonym. A prompt gives its length
-too; a secret gives nothing.
+so that equal values stay recognisable. They are keyed digests (BLAKE2b) with a key that exists for one bundle only and
+is stored nowhere: they cannot be reversed by trying names, and two bundles share no pseudonym. Of a prompt the length
+is kept too, of a secret nothing.
 
 What is recognised, in any text: credentials (Authorization headers, `token=`, keys of well-known forms), e-mail
 addresses, IP addresses but those of this machine itself, UUIDs but those of GPUs, the values of fields that are called
@@ -27,7 +27,7 @@ from latdoctor.evidence.redaction.patterns import (
     IDENTIFIER,
     LOGIN,
     NO_NAME,
-    NOBODY,
+    NO_PERSON,
     NOTHING,
     NUMBER,
     OWN,
@@ -163,7 +163,7 @@ class Redactor:
         led = not found["spoken"].lower().startswith("user")
         ramp = led or inner != found["spoken_value"] or not name.isalpha()
         number = NUMBER.fullmatch(name) and not (led and name.isdigit())  # `user 0.5 sys 0.1` of a timing
-        if NOBODY.fullmatch(name) or OWN.fullmatch(name) or number or (not ramp and NO_NAME.fullmatch(name)):
+        if NO_PERSON.fullmatch(name) or OWN.fullmatch(name) or number or (not ramp and NO_NAME.fullmatch(name)):
             return found[0]
         self._count("user ids")
         return found["spoken"] + put(self.pseudonym("user", name) + inner[len(name) :])

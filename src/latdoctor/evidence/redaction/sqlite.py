@@ -1,4 +1,4 @@
-"""A copy of a profiler's SQLite database without what is nobody's business.
+"""A copy of a profiler's SQLite database without private data.
 
 Such exports hold far more than activities: the environment of the process, its command line and output, names of
 machines and users. So the copy is made anew, table by table: numbers are kept, texts only where the readers take names
@@ -28,7 +28,7 @@ NAMES: Mapping[str, frozenset[str]] = {
     "NVTX_EVENTS": frozenset({"text"}),
     "TARGET_INFO_GPU": frozenset({"name"}),
 }
-# Many exports tell the GPUs only here, as JSON in the row of this name, among the environment.
+# Many exports name the GPUs only here, as JSON in the row of this name, among the environment.
 _ENVIRONMENT, _OF_GPUS = "TARGET_INFO_SYSTEM_ENV", "GpuInfo"
 
 _LONGEST = 64 << 20  # bytes of one value that is kept
@@ -63,7 +63,7 @@ def copied(given: Path, target: Path, redactor: Redactor) -> bool:
     try:
         with closing(sqlite3.connect(target, isolation_level=None, uri=True)) as made:
             _bound(made, stopped)
-            # Immutable: no lock, no journal and no index is written beside somebody's evidence.
+            # Immutable: no lock, no journal and no index is written beside the evidence.
             made.execute("ATTACH ? AS given", (f"{given.resolve().as_uri()}?mode=ro&immutable=1",))
             _limit_size(made)
             _Copy(made, redactor, stopped).write()
@@ -95,7 +95,7 @@ class _Stopped:
 
 
 def _bound(made: sqlite3.Connection, stopped: _Stopped) -> None:
-    """Bounds what one file can cost; nobody but this process sees the copy before it is whole."""
+    """Limits the cost of one file; no other process sees the copy before it is complete."""
     made.execute("PRAGMA journal_mode = OFF")
     made.execute("PRAGMA synchronous = OFF")
     made.execute("PRAGMA trusted_schema = OFF")
@@ -160,7 +160,7 @@ class _Copy:
         return self._redactor.text(raw.decode("utf-8", "replace"))
 
     def _gpus(self, raw: bytes) -> str:
-        """The names of the GPUs and nothing else that is told of them."""
+        """The names of the GPUs, without their other properties."""
         try:
             known = json.loads(raw)
         except (ValueError, RecursionError):

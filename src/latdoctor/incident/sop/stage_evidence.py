@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
+from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, TruthStatus
+from latdoctor.diagnosis.codes import Level
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import Elapsed, IncidentStart
@@ -31,7 +32,7 @@ LONGEST_GAP = 60.0  # seconds without a sample that interrupt a condition
 class SignEvidence:
     """Result of a sign for one entry: holds, fails or unknown, with a message."""
 
-    status: str
+    status: TruthStatus
     entry: JournalEntry
     message: str = ""
 
@@ -75,19 +76,19 @@ def _why_unknown(entry: JournalEntry) -> str:
     return clean(decode_body(entry, events.AlertConfirmed).message, _WHY)
 
 
-def _compare(accepted: Sequence[str], values: Sequence[str]) -> str:
+def _compare(accepted: Sequence[str], values: Sequence[str]) -> TruthStatus:
     if set(accepted) & set(values):
         return HOLDS
     return UNKNOWN if set(values) & _NOT_KNOWN else FAILS
 
 
-def _weakest(statuses: Iterator[str]) -> str:
+def _weakest(statuses: Iterator[TruthStatus]) -> TruthStatus:
     found = set(statuses)
     return FAILS if FAILS in found else UNKNOWN if UNKNOWN in found else HOLDS
 
 
 # Values by which an entry reports an unknown result.
-_NOT_KNOWN = frozenset({Confirmation.UNKNOWN, "inconclusive", Outcome.INCOMPLETE.value})
+_NOT_KNOWN = frozenset({Confirmation.UNKNOWN, Level.INCONCLUSIVE, Outcome.INCOMPLETE.value})
 
 Values = Mapping[str, tuple[str, ...]]
 
@@ -197,7 +198,7 @@ def _samples(sign: Sign, scene: SignContext) -> Iterator[SignEvidence]:
         yield SignEvidence(status, entry, message)
 
 
-def _sampled(sign: Sign, sample: events.ServiceSampled, entry: JournalEntry, at: float) -> tuple[str, str]:
+def _sampled(sign: Sign, sample: events.ServiceSampled, entry: JournalEntry, at: float) -> tuple[TruthStatus, str]:
     """Whether the condition holds for every subject of the sample, and the observed values."""
     if sign.when is None:
         return UNKNOWN, "the sign has no condition"

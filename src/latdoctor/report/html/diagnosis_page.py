@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
+from latdoctor.evidence.model import CoverageStatus
 from latdoctor.report import presenter
 from latdoctor.report.answer import answer
 from latdoctor.report.html import measurements, time_series
@@ -39,7 +40,12 @@ _TONES = {
     "info": Tone.GOOD,
     "inconclusive": Tone.QUIET,
 }
-_STATUS = {"read": "read", "partly": "read in part", "failed": "could not be read", "not-asked": "not requested"}
+_STATUS = {
+    CoverageStatus.READ: "read",
+    CoverageStatus.PARTLY: "read in part",
+    CoverageStatus.FAILED: "could not be read",
+    CoverageStatus.NOT_REQUESTED: "not requested",
+}
 
 
 class CauseCard(Struct, frozen=True):
