@@ -35,6 +35,7 @@ from latdoctor.report.html.document import (
     Item,
     Limit,
     Line,
+    LineKind,
     Lines,
     Mark,
     MarkKind,
@@ -124,7 +125,7 @@ def small(text: str) -> Page:
     assert {f"{name}.html.j2" for name in (*contents, "page", "blocks")} == {path.name for path in TEMPLATES.iterdir()}
     sections = tuple(Section(name, text, name, content, text) for name, content in contents.items())
     fact = Fact(text, text, text)
-    answer = tuple(AnswerLine((text, text), kind) for kind in ("verdict", "cause", "evidence", "row"))
+    answer = tuple(AnswerLine((text, text), kind) for kind in LineKind)
     return Page(text, text, Tone.BAD, text, text, sections, answer, text, (fact,), (fact,), (text,))
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.report.html import render
-from latdoctor.report.html.document import Page
+from latdoctor.report.html import render, time_series
+from latdoctor.report.html.document import Page, Section, Tone
+from latdoctor.report.html.measurements import ChartRows
+from latdoctor.report.html.snapshots import Period
 from tests.report import pages
 from tests.report.browser import DESK, DRAWN, OVERFLOWING, PHONE, Browser, Tab, browsing, must_be_drawn, must_be_quiet
 from tests.report.test_page import HOSTILE
@@ -127,6 +129,26 @@ def test_it_is_printed_in_light_with_patterns_and_within_the_sheet(tab: Tab) -> 
     assert card == "#ffffff"
     assert width <= 660
     assert tab.ask("document.documentElement.classList.contains('print')") is False
+
+
+def test_a_button_shows_the_whole_range_and_the_recent_part_again(browser: Browser, tmp_path: Path) -> None:
+    times = tuple(float(time) for time in range(0, 3600, 10))
+    found = {("latency.p99", "replica/0"): tuple((time, 5.0 if time < 60 else 1.0) for time in times)}
+    chart = time_series.chart(time_series.LATENCY, found, front=Period(3000.0, 3600.0))
+    section = Section("latency", "Latency", "charts", ChartRows(((chart,),)))
+    tab = opened(browser, Page("title", "critical", Tone.BAD, "headline", "", (section,)), tmp_path)
+    tab.shape(DESK)
+    labels = "[...document.querySelectorAll('.canvas svg text')].map(one => one.textContent).join(' ')"
+    button = "document.querySelector('button.range')"
+    front = tab.ask(labels)
+    assert tab.ask(f"{button}.textContent") == "Show the whole range"
+    tab.ask(f"{button}.click()")
+    assert tab.ask(f"{button}.textContent") == "Show the recent part"
+    assert "00:10" in tab.ask(labels)
+    assert "00:10" not in front
+    tab.ask(f"{button}.click()")
+    assert tab.ask(labels) == front
+    must_be_quiet(tab)
 
 
 def test_hostile_text_is_shown_and_does_nothing(browser: Browser, tmp_path: Path) -> None:

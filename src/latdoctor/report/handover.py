@@ -31,7 +31,7 @@ _DEFINITIONS = (
 
 @dataclass(frozen=True, slots=True)
 class HandoverSection:
-    """A heading and its lines, without any markup. A line of `commands` is to be typed."""
+    """A heading and its lines, without markup; `commands` are printed as code."""
 
     title: str
     lines: tuple[str, ...]
@@ -63,7 +63,7 @@ def record(found: IncidentStatus) -> tuple[HandoverSection, ...]:
 
 
 def as_markdown(found: IncidentStatus, sections: Sequence[HandoverSection]) -> str:
-    """Text from outside is escaped: it cannot format, link or mention."""
+    """As Markdown; untrusted text is escaped: it cannot format, link or mention."""
     lines = [f"## {escape(_title(found))}"]
     for section in _non_empty(sections):
         lines += ["", f"### {section.title}", ""]
@@ -73,7 +73,7 @@ def as_markdown(found: IncidentStatus, sections: Sequence[HandoverSection]) -> s
 
 
 def as_text(found: IncidentStatus, sections: Sequence[HandoverSection]) -> str:
-    """No line is longer than 80 columns, but for a command, which is copied whole."""
+    """As text in lines of at most 80 columns; a command is on one line."""
     lines = [*wrapped(_title(found))]
     for section in _non_empty(sections):
         lines += ["", section.title, "-" * len(section.title)]
@@ -176,7 +176,7 @@ def _changes(found: IncidentStatus) -> Iterator[str]:
 
 
 def _from(run: AttemptedRun) -> str:
-    """Of a run that is not the incident's own: so, since when, and how it ended."""
+    """Start and outcome of a run of another incident."""
     return f", {run.whose}, since {moment(run.at)} UTC, {run.outcome}" if run.whose else ""
 
 

@@ -1,4 +1,4 @@
-"""The diagnosis as Markdown, for an incident channel. Text from outside is escaped: it cannot format or link."""
+"""The diagnosis as Markdown, for an incident channel. Untrusted text is escaped: it cannot format or link."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def render(diagnosis: Diagnosis) -> str:
 
 
 def escape(text: str) -> str:
-    """`text` with every character that Markdown, a formula, an emoji or a mention could be made of made literal."""
+    """`text` without effect in Markdown: no format, formula, emoji or mention."""
     return _SPECIAL.sub(lambda found: f"\\{found[1]}" if found[1] else _PARTED, text)
 
 

@@ -1,4 +1,4 @@
-"""Plain text of others in lines of so many columns: characters of Chinese, Japanese and Korean take two each."""
+"""Wrapping of plain text by columns: Chinese, Japanese and Korean characters take two each."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def command_lines(command: str, width: int) -> list[str]:
 
 
 def print_whole(text: str, console: Console, style: str = "") -> None:
-    """On one line however long it is: a command that is broken over two cannot be pasted."""
+    """Print `text` on one line of any length: a command broken over two lines cannot be pasted."""
     console.print(Text(text, style=style), soft_wrap=True)

@@ -88,7 +88,7 @@ def render_text(timeline: Timeline) -> str:
 
 def _lines(timeline: Timeline) -> Iterator[str]:
     page = postmortem(timeline)
-    yield from wrapped(fitted(page.title, TITLE))  # whole where the incident's opening is told
+    yield from wrapped(fitted(page.title, TITLE))  # the opening has it whole
     yield from wrapped(page.status)
     for section in page.sections:
         yield from ("", section.title, "-" * len(section.title))

@@ -18,6 +18,7 @@ from latdoctor.report.html.document import (
     AnswerLine,
     Bars,
     Group,
+    LineKind,
     Mark,
     MarkKind,
     Page,
@@ -125,16 +126,17 @@ def _answer_line(sentence: Sequence[Line], *, first: bool) -> AnswerLine:
     text = " ".join(line.text.strip().removesuffix("\\").rstrip() for line in sentence)
     cells = tuple(_COLUMNS.split(text))
     if first:
-        return AnswerLine(cells, "verdict")
+        return AnswerLine(cells, LineKind.VERDICT)
     bold = sentence[0].style == "bold"
     match sentence[0].rank:
         case Rank.EVIDENCE:
-            return AnswerLine(cells, "evidence")
+            return AnswerLine(cells, LineKind.EVIDENCE)
         case Rank.DO if bold:
-            return AnswerLine(cells, "command")
+            return AnswerLine(cells, LineKind.COMMAND)
         case Rank.DO if len(cells) == 1:
-            return AnswerLine(cells, "detail")
-    return AnswerLine(cells, "cause" if bold else "row", Tone.QUIET if sentence[0].style == "dim" else Tone.NONE)
+            return AnswerLine(cells, LineKind.DETAIL)
+    tone = Tone.QUIET if sentence[0].style == "dim" else Tone.NONE
+    return AnswerLine(cells, LineKind.CAUSE if bold else LineKind.ROW, tone)
 
 
 def _marks(diagnosis: Diagnosis) -> tuple[Mark, ...]:

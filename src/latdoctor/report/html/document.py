@@ -175,14 +175,22 @@ class ScoreBreakdown(Struct, frozen=True):
 Chart = Lines | Bars | Waterfall | ScoreBreakdown
 
 
-class AnswerLine(Struct, frozen=True):
-    """A sentence of the terminal's answer, split into its columns.
+class LineKind(StrEnum):
+    """What a line of the answer is; the style sheet lays it out by this."""
 
-    `kind`: verdict, cause, evidence, command, detail, or row for all others.
-    """
+    VERDICT = "verdict"
+    CAUSE = "cause"
+    EVIDENCE = "evidence"
+    COMMAND = "command"
+    DETAIL = "detail"
+    ROW = "row"
+
+
+class AnswerLine(Struct, frozen=True):
+    """A sentence of the terminal's answer, split into its columns."""
 
     cells: tuple[str, ...]
-    kind: str
+    kind: LineKind
     tone: Tone = Tone.NONE
 
 
