@@ -372,9 +372,9 @@ def kept(folder: Path, *, name: str = "promo-rush.tar.zst") -> None:
     [
         ("incidents/x/looks/1.json", "incidents/x/looks/1.tar.zst", "Distribution of latencies"),
         ("incidents/x/looks/1.json", "incidents/x/looks/9.tar.zst", "cannot be read again"),
-        ("../../etc/hostname", "incidents/x/looks/1.tar.zst", "leads out of the state folder"),
+        ("../../etc/hostname", "incidents/x/looks/1.tar.zst", "points outside the state folder"),
         ("incidents/x/looks/1.tar.zst", "incidents/x/looks/1.json", "cannot be read again"),
-        ("", "", "none was kept"),
+        ("", "", "none was stored"),
     ],
 )
 def test_looks_are_read_again_from_the_state_folder(tmp_path: Path, document_: str, bundle: str, message: str) -> None:
