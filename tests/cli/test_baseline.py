@@ -26,7 +26,11 @@ def _a_healthy_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert outcome.err == (
         "left out: arrival.rate: Triton: the time between the saved pages is unknown, so there is no rate\n"
     )
-    assert re.fullmatch(r"\d+ values recorded\. Next: latdoctor diagnose --baseline healthy\.json …\n", outcome.out)
+    assert re.fullmatch(
+        r"\d+ values recorded\. Next: latdoctor diagnose --metrics first\.prom --metrics last\.prom"
+        r" --target intent --baseline healthy\.json\n",
+        outcome.out,
+    )
 
 
 def _serve(seconds_each: float) -> None:
@@ -77,3 +81,15 @@ def test_a_bundle_can_be_remembered_and_compared() -> None:
     said = diagnosed(BUNDLE, "--baseline", "hot.json", code=3)
     assert "load-over-baseline" in checks(said, "clear")
     assert "no baseline given (--baseline FILE)" not in {check["reason"] for check in said["checks"]}
+
+
+def test_a_comparison_of_files_names_them_and_not_now() -> None:
+    _serve(seconds_each=0.6)
+    outcome = run(["baseline", "compare", "healthy.json", *PAGES])
+    assert outcome.out.startswith(
+        "SLOWER  mean latency 200 ms → 600 ms (+200 %)\nfirst.prom, last.prom against healthy.json\n"
+    )
+    assert (
+        " Next  latdoctor diagnose --metrics first.prom --metrics last.prom \\\n       --baseline healthy.json\n"
+        in outcome.out
+    )

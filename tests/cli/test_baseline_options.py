@@ -22,7 +22,7 @@ def test_an_export_is_compared_with_an_earlier_one(tmp_path: Path) -> None:
     assert run(["baseline", "record", "--nsys", str(before), "--to", remembered]).code == 0
     (tmp_path / "later").mkdir()
     after = Export().launched(100, lasts=50_000).written(tmp_path / "later" / "run.sqlite", SMALL)
-    outcome = run(["baseline", "compare", remembered, "--nsys", str(after)])
+    outcome = run(["baseline", "compare", remembered, "--nsys", str(after), "-v"])
     assert outcome.code == 0, outcome.err
     assert "gpu.busy_ratio" in outcome.out
 

@@ -46,7 +46,11 @@ def silent() -> Iterator[str]:
 def test_an_unreachable_server_fails_fast(dead: str, silent: str) -> None:
     """Not only after the window, during which this machine would be sampled."""
     for url, why, next_step in (
-        (dead, "cannot be reached (Connection refused)", "check that the server is up and the port is correct"),
+        (
+            dead,
+            "cannot be reached (no process listens on that port)",
+            "check that the server is up and the port is correct",
+        ),
         (silent, "did not answer within 5 s", "the server may be overloaded or hanging"),
     ):
         started = time.monotonic()

@@ -33,6 +33,13 @@ def test_p99_decides_before_the_mean_and_the_clock_comes_last() -> None:
     assert speed_change(several[:1]).pace == Pace.SLOWER
 
 
+def test_where_the_p99_is_the_same_another_latency_of_users_decides() -> None:
+    several = [_one(P99, 0.42, 0.42), _one("latency.mean", 0.2, 0.6), _one("compute.time.mean", 0.1, 0.1)]
+    assert (speed_change(several).pace, speed_change(several).signal) == (Pace.SLOWER, "latency.mean")
+    inside = [_one(P99, 0.42, 0.42), _one("compute.time.mean", 0.1, 0.3)]
+    assert (speed_change(inside).pace, speed_change(inside).signal) == (Pace.SAME, P99)
+
+
 def test_of_several_replicas_the_slowest_decides() -> None:
     found = speed_change([_one(P99, 0.1, 0.1), _one(P99, 0.2, 3.0, "server/b")])
     assert (found.pace, found.subject) == (Pace.SLOWER, "server/b")

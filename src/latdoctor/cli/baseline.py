@@ -58,7 +58,13 @@ def record(
         if not recorded.values:
             raise OperationError("there is no value to record", next_step="latdoctor preflight")
         baselines.save(recorded, to, force=force)
-    typer.echo(f"{counted(len(recorded.values), 'value')} recorded. Next: latdoctor diagnose --baseline {to} …")
+    typer.echo(f"{counted(len(recorded.values), 'value')} recorded. Next: {_diagnose(bundle, sources, to)}")
+
+
+def _diagnose(bundle: Path | None, sources: SourceOptions, baseline: Path) -> str:
+    """The command that diagnoses the same bundle or sources by the baseline."""
+    read = str(bundle) if bundle else options.as_arguments(sources, without=("baseline",))
+    return " ".join(part for part in ("latdoctor diagnose", read, f"--baseline {baseline}") if part)
 
 
 def _warn_if_unhealthy(case: Case) -> None:
@@ -150,12 +156,12 @@ def compare(
         print_gaps(collected.bundle.gaps)
     numbers = {key: value for key, value in values(evidence).items() if not isinstance(value, str)}
     against_baseline = replace(collected.bundle, baseline=baseline)
+    unnamed = bool(sources.files) and not sources.target  # then the target is called by a file's name
     pair = ComparedPair(
         before=str(file),
-        after=str(bundle) if bundle else "now",
+        after=str(bundle) if bundle else ", ".join(path.name for path in sources.files) or "now",
         values=differences(baseline.lookup, numbers),
         diagnosis=diagnose(case(against_baseline, evidence, coverage), rule_set(()), stamp()),
-        targets=(baseline.target, collected.bundle.context.target),
+        targets=(baseline.target, baseline.target if unnamed else collected.bundle.context.target),
     )
-    command = f"latdoctor diagnose {bundle or '…'} --baseline {file}"
-    print_comparison(pair, command, output, verbose=verbose, columns=("then", "now"))
+    print_comparison(pair, _diagnose(bundle, sources, file), output, verbose=verbose, columns=("then", "now"))

@@ -7,6 +7,7 @@ has one parameter of that type and the decorator `source_options`, which turns e
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable
 from dataclasses import Field, dataclass, field, fields
 from enum import StrEnum
@@ -17,6 +18,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from latdoctor.errors import UsageError
+from latdoctor.http.address import mask_credentials
+from latdoctor.sanitize import clean
 
 _SOURCES = "Sources (each may be repeated)"
 
@@ -109,6 +112,22 @@ class SourceOptions:
     @property
     def any_source(self) -> bool:
         return bool(self.server or self.prometheus or self.files or self.pid or self.nvml)
+
+
+def as_arguments(sources: SourceOptions, *, without: tuple[str, ...] = ()) -> str:
+    """`--log access.log --since 1h`: the options as they are typed, for a command to run next; credentials masked."""
+    words: list[str] = []
+    for one in fields(SourceOptions):
+        value = getattr(sources, one.name)
+        if value in (None, "", ()) or one.name in without:
+            continue
+        option = str(one.metadata["option"].default)
+        if isinstance(value, bool):
+            words.append(option.split("/")[0 if value else 1])
+            continue
+        for part in value if isinstance(value, tuple) else (value,):
+            words += [option, shlex.quote(mask_credentials(clean(str(part), 400)))]
+    return " ".join(words)
 
 
 # A field's type → the type that typer parses; None is an option that was not used.

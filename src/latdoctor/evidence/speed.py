@@ -63,6 +63,7 @@ SPEED_SIGNALS = (
     "step.duration.mean",
     "gpu.sm_clock",
 )
+_OF_USERS = frozenset(SPEED_SIGNALS[: SPEED_SIGNALS.index("compute.time.mean")])
 _BETTER_WHEN_LARGER = re.compile(
     r".*hit_ratio|gpu\.(sm_clock|sm_clock_ratio|clock_to_others|clock\..*|temperature_margin)"
     r"|host\.memory\.available.*|.*free_ratio|speculation\.acceptance_ratio|server\.(answering|replicas_healthy)"
@@ -94,15 +95,19 @@ def trend(one: Difference) -> Trend:
 
 
 def speed_change(found: Iterable[Difference]) -> SpeedChange:
-    """The pace by the first of SPEED_SIGNALS that both observations have; of several subjects the slowest decides."""
+    """The pace by the first of SPEED_SIGNALS that both observations have; of several subjects the slowest decides.
+
+    Where that is the same and another latency of users is not, the other decides: a summary may keep an old P99.
+    """
     by_signal: dict[str, list[Difference]] = {}
     for one in found:
         if one.factor is not None:
             by_signal.setdefault(one.signal, []).append(one)
-    for signal in SPEED_SIGNALS:
-        if signal in by_signal:
-            return _pace_of(_slowest(by_signal[signal]))
-    return SpeedChange(Pace.UNKNOWN)
+    paces = [_pace_of(_slowest(by_signal[signal])) for signal in SPEED_SIGNALS if signal in by_signal]
+    if not paces:
+        return SpeedChange(Pace.UNKNOWN)
+    users = [one for one in paces if one.signal in _OF_USERS]
+    return next((one for one in users if one.pace != Pace.SAME), paces[0])
 
 
 def _slowest(several: Sequence[Difference]) -> Difference:

@@ -69,7 +69,7 @@ def connect_failure(error: BaseException) -> tuple[FailureCode, str]:
         if isinstance(cause, ssl.SSLError):
             return FailureCode.PROTOCOL, f"cannot be reached by TLS ({clean(str(cause.reason or 'handshake'), 100)})"
         if isinstance(cause, ConnectionRefusedError):
-            return FailureCode.REFUSED, f"cannot be reached ({_text(cause)})"
+            return FailureCode.REFUSED, "cannot be reached (no process listens on that port)"
         if isinstance(cause, OSError):
             return FailureCode.UNREACHABLE, f"cannot be reached ({_text(cause)})"
     return FailureCode.UNREACHABLE, f"cannot be reached ({type(error).__name__})"

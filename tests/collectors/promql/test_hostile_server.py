@@ -51,8 +51,8 @@ def vector(*series: dict[str, object]) -> bytes:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (saying(401, b""), "refused access with status 401"),
-        (saying(403, b"no"), "refused access with status 403"),
+        (saying(401, b""), "denied access with status 401"),
+        (saying(403, b"no"), "denied access with status 403"),
         (saying(302, b"", Location=f"http://u:{CANARY}@elsewhere/x?t={CANARY}"), "to http://elsewhere/x, which is not"),
         (saying(400, b'{"status":"error","error":"parse error"}'), "status 400: parse error"),
         (saying(422, b'{"status":"error","error":"too many samples"}'), "gave up on a query: too many samples"),

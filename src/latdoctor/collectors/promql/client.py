@@ -283,7 +283,7 @@ def _reply(reply: HttpResponse | RequestFailure) -> QueryReply:
         why = f"redirects to {place}, which is not followed"
         return QueryReply(None, why, "use that address if it is correct", GapCode.REFUSED)
     if status in (401, 403):
-        return QueryReply(None, f"refused access with status {status}", _LOGIN, GapCode.PERMISSION)
+        return QueryReply(None, f"denied access with status {status}", _LOGIN, GapCode.PERMISSION)
     message = error_message(reply.body)
     if status in (422, 503, 504):
         why = f"gave up on a query: {message or f'status {status}'}"
