@@ -7,7 +7,6 @@ the address of its own request, because no redirect is followed.
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -25,6 +24,8 @@ from latdoctor.sanitize import clean
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
+    import ssl
+
     import httpx
 
 
@@ -201,9 +202,8 @@ class HttpClient:
         with self._lock:
             found = self._transports.get((parts.scheme, proxy))
             if found is None:
-                trusted = (
-                    _ssl_context(self._authorities) if "https" in (parts.scheme, urlsplit(proxy).scheme) else _NO_TLS
-                )
+                uses_tls = "https" in (parts.scheme, urlsplit(proxy).scheme)
+                trusted = _ssl_context(self._authorities) if uses_tls else _without_authorities()
                 try:
                     found = httpx.HTTPTransport(verify=trusted, trust_env=False, proxy=proxy or None)
                 except (ValueError, ImportError) as error:  # a scheme of proxies that is not supported
@@ -224,7 +224,12 @@ class _UnusableAuthoritiesError(Exception):
     """The file of trusted certificates cannot be read or has no certificate."""
 
 
-_NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # for http: it trusts no certificate
+@cache
+def _without_authorities() -> ssl.SSLContext:
+    """A context for http, quick to create; it trusts no certificate."""
+    import ssl
+
+    return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 
 @cache
@@ -237,6 +242,8 @@ def _system_authorities() -> ssl.SSLContext:
 def _ssl_context(authorities: Path | None) -> ssl.SSLContext:
     if authorities is None:
         return _system_authorities()
+    import ssl
+
     try:
         return ssl.create_default_context(cafile=authorities)
     except OSError as error:  # ssl.SSLError is one
