@@ -1,4 +1,4 @@
-"""What an export shows, as evidence: the signals of a trace, what only Nsight Systems tells, and what it hides.
+"""What an export shows, as evidence: the signals of a trace, what only Nsight Systems records, and what it lacks.
 
 A table exists only where something was recorded, so that an absent one is no zero: it may be that nothing happened,
 or that it was not asked for. A CUDA graph is recorded as a whole unless the capture asked for its nodes: the GPU was

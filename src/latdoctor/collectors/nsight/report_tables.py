@@ -1,4 +1,4 @@
-"""What printed tables show. Sums tell how many and how long, not when: what hangs on times of single events is a gap.
+"""What printed tables show: counts and sums of times. What needs the times of single events is a gap.
 
 Tables of single events (`cuda_gpu_trace`, `cuda_api_trace`) are analysed as a trace.
 """

@@ -1,4 +1,4 @@
-"""From the rows of an export to the events that the analysis of traces reads, and what else its tables tell.
+"""From the rows of an export to the events that the analysis of traces reads, and the other contents of its tables.
 
 Times are nanoseconds in the tables and microseconds in events. Names of the API carry the version of their interface
 (`cudaMalloc_v3020`); it is taken off.
@@ -236,7 +236,7 @@ def _span(row: Row) -> tuple[float, float] | None:
 
 
 def event(category: str, name: str, row: Row, args: EventArgs) -> TraceEvent | None:
-    """The activity that `row` begins to tell with its start and end (ns); None where these are no whole numbers."""
+    """The activity of `row`, from its start and end (ns); None where these are no whole numbers."""
     span = _span(row)
     return None if span is None else TraceEvent("X", category, name, *span, args)
 
@@ -291,7 +291,7 @@ def _call(row: Row, names: Mapping[int, str], link: CorrelationIds) -> TraceEven
 
 
 def failures(export: SqliteExport, limit: int) -> tuple[FailedCall, ...] | None:
-    """The failed calls in the order of time, `limit` at most; None where the export does not tell return codes."""
+    """The failed calls in the order of time, `limit` at most; None if the export has no return codes."""
     if not export.has(CALL, "start", "returnValue", "nameId"):
         return None
     names = call_names(export)
@@ -342,7 +342,7 @@ def began(export: SqliteExport) -> float | None:
 
 
 def gpu_names(export: SqliteExport) -> tuple[str, ...]:
-    """The GPUs of the machine. Many exports have no table of them and tell them as JSON among the environment."""
+    """The GPUs of the machine. Many exports have no table of them, but JSON among the environment."""
     if export.has("TARGET_INFO_GPU", "name"):
         rows = export.rows("TARGET_INFO_GPU", ("name",), limit=64)
         return tuple(clean(name, 100) for (name,) in rows if isinstance(name, str) and name)

@@ -122,7 +122,7 @@ def _descends(candidate: int, ancestor: int) -> bool:
 
 
 def preflight() -> Sequence[SourceAvailability]:
-    """What NVML shows here: library and driver, then each GPU with what it does not tell."""
+    """What NVML shows here: library and driver, then each GPU with what it does not report."""
     import pynvml
 
     try:
@@ -136,7 +136,7 @@ def preflight() -> Sequence[SourceAvailability]:
         return (SourceAvailability(TITLE, Availability.NO, refusal(error).error, _NO_DRIVER),)
     finally:
         _leave(pynvml)
-    return nvml_parse.sights(record, TITLE)
+    return nvml_parse.availability(record, TITLE)
 
 
 class _Still:

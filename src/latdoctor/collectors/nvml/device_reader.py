@@ -11,7 +11,7 @@ from latdoctor.sanitize import clean
 
 _T = TypeVar("_T")
 _WORD = 200  # characters of an answer of the driver that are kept
-_TO_HZ, _TO_WATT = 1e6, 1e-3  # NVML tells MHz and mW
+_TO_HZ, _TO_WATT = 1e6, 1e-3  # NVML returns MHz and mW
 # "Not available" in NVML's unsigned 32-bit and 64-bit fields.
 _BLANKS = frozenset({0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF})
 
@@ -59,7 +59,7 @@ def read_system(nvml: ModuleType, read: Callable[[], str]) -> str | Unavailable:
 
 
 def read_cuda_version(nvml: ModuleType) -> str | Unavailable:
-    """NVML tells 13010 for 13.1."""
+    """NVML returns 13010 for 13.1."""
 
     def read() -> str:
         version = _newest(nvml, nvml.nvmlSystemGetCudaDriverVersion_v2, nvml.nvmlSystemGetCudaDriverVersion)

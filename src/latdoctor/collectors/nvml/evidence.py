@@ -178,7 +178,7 @@ def _lost(sample: GpuSample) -> str:
 
 
 def _answers(sample: GpuSample) -> bool:
-    """Does the GPU tell anything of its present state?"""
+    """Whether the GPU reports anything of its present state."""
     state = (sample.utilization, sample.memory_used, sample.sm_clock, sample.temperature, sample.power)
     return not _lost(sample) and any(not isinstance(field, Unavailable) for field in state)
 
@@ -187,7 +187,7 @@ def _window(samples: Sequence[GpuSample]) -> Window:
     return Window(samples[0].time, samples[-1].time) if samples else Window()
 
 
-def sights(record: NvmlRecord, title: str) -> tuple[SourceAvailability, ...]:
+def availability(record: NvmlRecord, title: str) -> tuple[SourceAvailability, ...]:
     """What one sample of every GPU shows, for `preflight`."""
     driver = "of unknown version" if isinstance(record.driver, Unavailable) else clean(record.driver)
     count = len(record.devices)

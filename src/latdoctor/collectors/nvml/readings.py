@@ -84,7 +84,7 @@ def _over(part: Number, whole: Number) -> Number:
 
 
 def _margin(device: GpuDevice, sample: GpuSample) -> Number:
-    """The driver's own margin where it tells one (Hopper and newer have no fixed slowdown temperature)."""
+    """The driver's own margin if it reports one (Hopper and newer have no fixed slowdown temperature)."""
     if not isinstance(sample.temperature_margin, Unavailable):
         return sample.temperature_margin
     limit, now = device.temperature_slowdown, sample.temperature
@@ -174,7 +174,7 @@ def _reduced(quantity: GpuQuantity, device: GpuDevice, samples: Sequence[GpuSamp
 
 
 def _rate(samples: Sequence[GpuSample], read: Callable[[GpuSample], Number]) -> SignalValue:
-    """Per second, between the first and the last sample that tell the counter."""
+    """Per second, between the first and the last sample with the counter."""
     values = [(sample.time, read(sample)) for sample in samples]
     known = [(time, value) for time, value in values if not isinstance(value, Unavailable)]
     if not known:

@@ -81,7 +81,7 @@ class GpuDevice(Struct, frozen=True):
 
 
 class GpuProcess(Struct, frozen=True):
-    """A process that computes on a GPU; `memory` in bytes, None where the driver does not tell."""
+    """A process that computes on a GPU; `memory` in bytes, None if the driver does not report it."""
 
     pid: int
     memory: float | None
@@ -105,7 +105,7 @@ class GpuSample(Struct, frozen=True):
     memory_total: Number
     sm_clock: Number
     temperature: Number
-    temperature_margin: Number  # to the nearest slowdown threshold, as newer drivers tell it themselves
+    temperature_margin: Number  # to the nearest slowdown threshold, as newer drivers report it themselves
     power: Number
     power_limit: Number
     clock_reasons: Whole  # bit mask of clocks-event reasons

@@ -110,7 +110,7 @@ def _ending(path: Path) -> str:
 
 
 def _engine(path: Path) -> tuple[Path, str]:
-    """The folder and the name of the engine that a file tells of."""
+    """The folder and the name of the engine that a file belongs to."""
     return path.parent, path.name[: len(path.name) - len(_ending(path))]
 
 

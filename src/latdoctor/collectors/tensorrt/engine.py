@@ -1,4 +1,4 @@
-"""One engine from all files that tell of it, as figures. Pure; times in seconds."""
+"""The figures of one engine, from all its files. Pure; times in seconds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FEW_CHANNELS = 32  # below, tensor cores do not pay and are rightly not used
 
 @dataclass(frozen=True, slots=True)
 class LayerShare:
-    """Some of an engine's layers: how many, their time (None where no profile tells it), and names of the dearest."""
+    """Some of an engine's layers: how many, their time (None without a profile), and names of the dearest."""
 
     count: int
     time: float | None
@@ -47,7 +47,7 @@ class LayerShare:
 
 
 def type_of(tensor: Tensor) -> str:
-    """`FP32`, `INT8` …; empty where the format does not tell, or for whole numbers."""
+    """`FP32`, `INT8` …; empty if the format has none, or for whole numbers."""
     found = _TYPE.search(tensor.form)
     if found is None:
         return ""

@@ -1,4 +1,4 @@
-"""The files that tell of a TensorRT engine, each recognised by what it holds and not by its name.
+"""The files of a TensorRT engine, each recognised by its contents and not by its name.
 
 Layer information (--exportLayerInfo), the profile of the layers (--exportProfile), the times of the runs
 (--exportTimes), and what trt-engine-explorer extracts from logs (metadata). Times are in milliseconds in the files and
@@ -46,7 +46,7 @@ class EngineLayer:
 
 @dataclass(frozen=True, slots=True)
 class LayerInfo:
-    """`names_only`: the engine was built without detailed verbosity, and its layers tell nothing but their names."""
+    """`names_only`: the engine was built without detailed verbosity, and its layers have only names."""
 
     listed: tuple[EngineLayer, ...]
     bindings: frozenset[str]
@@ -84,7 +84,7 @@ Document = LayerInfo | LayerProfile | RunTimes | EngineMetadata
 
 
 def read(content: bytes, where: str) -> Document:
-    """What a JSON file tells. Raises SourceError for what is no JSON, or of no kind that is known here."""
+    """The contents of a JSON file. Raises SourceError for what is no JSON, or of no kind that is known here."""
     try:
         whole = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
     except UNDECODABLE as error:
@@ -164,7 +164,7 @@ def _profile(rows: Sequence[Mapping[object, object]]) -> Iterator[tuple[str, flo
 
 
 def _runs(rows: Sequence[Mapping[object, object]]) -> RunTimes:
-    """Older files tell when each part began and ended, newer ones how long it took."""
+    """Older files have the start and end of each part, newer ones its duration."""
     compute: list[float] = []
     enqueue: list[float] = []
     copies: list[float] = []

@@ -88,7 +88,7 @@ class MemoryPool:
 
 @dataclass(slots=True)
 class AllocationHistory:
-    """The recorded entries of one device. The later half tells of steady state: caches fill early and stay filled."""
+    """The recorded entries of one device. The later half is the steady state: caches fill early and stay filled."""
 
     device: int
     entries: int = 0
@@ -111,7 +111,7 @@ class MemorySnapshot:
 
 
 def snapshot(value: object, where: str) -> MemorySnapshot:
-    """What a snapshot tells. Raises SourceError for a pickle of something else, or too large a one."""
+    """The contents of a snapshot. Raises SourceError for a pickle of something else, or too large a one."""
     if isinstance(value, list):  # torch.cuda.memory.memory_snapshot() gives the segments alone
         value = {"segments": value}
     if not isinstance(value, dict) or not isinstance(value.get("segments"), list):

@@ -39,7 +39,7 @@ CROWD = 4 * SLICE
 
 
 class Written(msgspec.Struct, frozen=True):
-    """A block in a file, as one process tells another: its first row there, its rows, its marks (float64, packed)."""
+    """A block in a file that one process sends to another: its first row, its rows, its marks (float64, packed)."""
 
     first: int
     rows: int

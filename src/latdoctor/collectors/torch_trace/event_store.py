@@ -53,7 +53,7 @@ class DeviceWork(msgspec.Struct):
 
 
 class CopyCounts(msgspec.Struct):
-    """Copies of one kind: how many, the bytes they tell (NaN where one does not), the sum of their times (µs)."""
+    """Copies of one kind: how many, their bytes (NaN if one has no size), the sum of their times (µs)."""
 
     count: int = 0
     bytes: float | None = 0.0
@@ -72,7 +72,7 @@ class TraceCounts(msgspec.Struct):
     span: TimeExtent = msgspec.field(default_factory=TimeExtent)  # of all timed events
     called: TimeExtent = msgspec.field(default_factory=TimeExtent)  # of the calls
     ranges: int = 0  # events of the range profiler, which records no single kernels
-    results: int = 0  # calls that tell a return code
+    results: int = 0  # calls with a return code
     failures: dict[str, int] = {}  # "cudaMemcpyAsync: 700" → calls
     steps: dict[str, tuple[float, float]] = {}  # ProfilerStep#N → start, end (µs)
     devices: dict[str, DeviceWork] = {}

@@ -1,4 +1,4 @@
-"""A TraceSummary as Evidence: readings whose place tells a person what to look at, and gaps for what is not in it.
+"""A TraceSummary as Evidence: readings whose place names the part of the trace, and gaps for what it lacks.
 
 No gap is written for what a trace of this kind never holds (return codes of calls) or where there was nothing to
 measure (the bandwidth of no copy): such a signal simply has no reading.

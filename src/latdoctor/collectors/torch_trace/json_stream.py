@@ -198,7 +198,7 @@ class KinetoReader:
         self.damage = DamagedEvents()
         self.base_time: float | None = None  # seconds, unix: what the times of the events count from
         self.stopped = False
-        self.tail_unread = False  # too much follows the events to tell whether the file is whole
+        self.tail_unread = False  # too much follows the events to decide whether the file is whole
 
     def resumed(self, start: int) -> KinetoReader:
         """A reader of the rest, from `start` on, that goes on counting where this one stopped."""
@@ -310,7 +310,7 @@ class KinetoReader:
         return True
 
     def _step(self, window: bytes, complete: bool) -> _Step | None:
-        """What can be taken off the front of `window`; None where more bytes are needed to tell."""
+        """What can be taken off the front of `window`; None where more bytes are needed."""
         found = self._taken(window, complete)
         if isinstance(found, ParseFault):
             found = self._taken(mended(window), complete)

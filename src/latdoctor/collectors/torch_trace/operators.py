@@ -204,7 +204,7 @@ def _layer(name: str, times: Mapping[str, float]) -> LayerTime:
 
 
 def _owned(columns: TraceStore, owned: Spool, count: int) -> tuple[NDArray[np.int64], Floats]:
-    """Puts the operators that have an id into `owned`, with their layers as places; tells calls and seconds of all."""
+    """Put the operators with an id into `owned`, their layers as places; return calls and seconds of all."""
     calls, host, layers = np.zeros(count, np.int64), np.zeros(count), LayerAssigner()
     for _, high, [rows] in swept([columns.operators]):
         found = layers.take(rows, high)

@@ -85,7 +85,7 @@ def phases(
 ) -> TracePhases:
     """Tells warm-up from steady state; `active` is from the first to the last call or GPU work.
 
-    `long_calls` are those of 50 ms and more, `busy_in` tells how long the GPU was at work in each of some intervals.
+    `long_calls` are those of 50 ms and more, `busy_in` returns how long the GPU was busy in each of some intervals.
     All times are in seconds since the trace began. Needs at least one kernel and one call.
     """
     first, end = active

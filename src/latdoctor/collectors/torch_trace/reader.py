@@ -72,7 +72,7 @@ def _started(artifact: Artifact, opened: ExitStack) -> ChildProcess | None:
 
 
 def _in_child(artifact: Artifact) -> bytes:
-    with progress_listener(lambda what: None):  # the parent tells how far all of them have come
+    with progress_listener(lambda what: None):  # the parent reports the progress of all of them
         return msgspec.msgpack.encode(_tried(artifact))
 
 

@@ -90,7 +90,7 @@ class SyncCalls(Struct, frozen=True):
 
 
 class CopyTotals(Struct, frozen=True):
-    """Copies of one direction; `size` in bytes is None where one of them does not tell, `time` is their sum."""
+    """Copies of one direction; `size` in bytes is None if one of them has none, `time` is their sum."""
 
     count: int
     size: float | None
@@ -175,7 +175,7 @@ class GpuTimeOwners(Struct, frozen=True):
 
 
 class TraceSummary(Struct, frozen=True):
-    """Everything read out of one trace. `hip` tells an AMD trace, of which nothing is said about CUDA."""
+    """Everything read out of one trace. `hip`: an AMD trace, of which nothing is said about CUDA."""
 
     span: float
     first: float  # seconds, on the clock of the trace
@@ -197,6 +197,6 @@ class TraceSummary(Struct, frozen=True):
     device_calls: Mapping[str, int]  # allocations, known even where no GPU work was recorded
     hip: bool
     range_mode: bool
-    results: int  # calls that tell a return code
+    results: int  # calls with a return code
     failures: Mapping[str, int]  # "cudaMemcpyAsync: 700" → calls
     clipped: int  # long calls and compilations beyond those that are kept
