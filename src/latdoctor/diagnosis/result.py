@@ -203,7 +203,7 @@ class CheckShift(Struct, frozen=True):
 
     @property
     def went(self) -> bool:
-        return self.before == "fired"
+        return self.before == CheckStatus.FIRED
 
 
 class Contrast(Struct, frozen=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from latdoctor.diagnosis.codes import CheckStatus
 from latdoctor.diagnosis.comparison import ChangeAction, RulesDifference
 from latdoctor.diagnosis.result import Against, Answer, CauseShift, CheckShift, Contrast, Place, Verdict
 from latdoctor.evidence.diff import Difference
@@ -77,7 +78,7 @@ def _check(shift: CheckShift) -> str:
     return f"{shift.id}: {_status(shift.before)} → {_status(shift.after)}"
 
 
-def _status(status: str | None) -> str:
+def _status(status: CheckStatus | None) -> str:
     return "not in the rules" if status is None else status.replace("-", " ")
 
 

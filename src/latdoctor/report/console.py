@@ -21,6 +21,7 @@ from latdoctor.report import answer, comparison, comparison_screen, presenter, t
 from latdoctor.report.comparison import answered
 from latdoctor.report.one_screen import HEIGHT
 from latdoctor.report.presenter import EvidenceKind, gap_lines, unexplained
+from latdoctor.sanitize import clean
 from latdoctor.units import percent
 
 _MARK = {
@@ -178,7 +179,7 @@ def _queries(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     text = Text("PromQL, to paste into Prometheus", style="bold", no_wrap=True, overflow="ignore")
     for one in shown:
         text.append(f"\n  {one.signal} of {presenter.shortened(one.subject)}, at {_at(one)}", style="not bold")
-        text.append(f"\n    {one.expression}", style="not bold dim")
+        text.append(f"\n    {clean(one.expression, 4000)}", style="not bold dim")
     if len(shown) < len(diagnosis.queries):
         text.append(f"\n    ({len(diagnosis.queries) - len(shown)} more: -vv)", style="not bold dim")
     return Group(text)  # print() alone would join it to a text that wraps
