@@ -178,3 +178,18 @@ def test_a_comparison_marks_the_number_of_the_diagnosis_and_not_of_the_other_mom
     (latency,) = latency_charts(shown)
     assert isinstance(latency, Missing)
     assert phrase(sign) in latency.why
+
+
+def test_charts_of_load_have_the_time_axis_of_the_latency() -> None:
+    shown = incident_page.of_incident(pages.told(), pages.looks())
+    drawn = [
+        chart
+        for section in shown.sections
+        if isinstance(section.content, ChartRows)
+        for row in section.content.rows
+        for chart in row
+        if isinstance(chart, Lines)
+    ]
+    axes = [charts.options(chart)["xAxis"] for chart in drawn]
+    assert len(axes) > 2
+    assert len({(axis["min"], axis["max"]) for axis in axes}) == 1

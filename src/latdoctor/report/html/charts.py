@@ -92,7 +92,7 @@ def _lines(chart: Lines) -> Options:
             "animation": False,
             "data": [*_limits(chart), *_marks(chart.marks)],
         }
-    first, last = _time_range(chart)
+    first, last = time_range(chart)
     series += [_highlight(one, (first + last) / 2) for one in chart.highlights]
     return {
         **_common(chart.dimension, "axis"),
@@ -110,9 +110,9 @@ def _lines(chart: Lines) -> Options:
     }
 
 
-def _time_range(chart: Lines) -> tuple[float, float]:
-    """The axis contains every point, mark and highlight."""
-    times = [time for line in chart.lines for time in line.times] + [mark.time for mark in chart.marks]
+def time_range(chart: Lines) -> tuple[float, float]:
+    """The time axis contains every point, mark and highlight."""
+    times = [*chart.span] + [time for line in chart.lines for time in line.times] + [mark.time for mark in chart.marks]
     times += [time for one in chart.highlights for time in (one.start, one.end)]
     return (min(times), max(times)) if times else (0.0, 0.0)
 

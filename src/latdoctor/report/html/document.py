@@ -97,7 +97,10 @@ class Highlight(Struct, frozen=True):
 
 
 class Lines(Struct, frozen=True):
-    """Quantities over time (UTC). `whole`: the whole range where this chart shows the recent part of it."""
+    """Quantities over time (UTC). `whole`: the whole range where this chart shows the recent part of it.
+
+    `span`: times that the axis contains at least, so that charts below each other have the same axis.
+    """
 
     id: str
     title: str
@@ -108,6 +111,7 @@ class Lines(Struct, frozen=True):
     highlights: tuple[Highlight, ...] = ()
     note: str = ""
     whole: Lines | None = None
+    span: tuple[float, ...] = ()
 
 
 class Group(Struct, frozen=True):

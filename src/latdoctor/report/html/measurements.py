@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from latdoctor.report.html import distributions, time_series
+from latdoctor.report.html import charts, distributions, time_series
 from latdoctor.report.html.document import Chart, Highlight, Limit, Lines, Mark, Missing, Section
 from latdoctor.report.html.snapshots import Period, Snapshot
 
@@ -39,6 +40,8 @@ def sections(
     limits = tuple(Limit("SLO", slo) for slo in known[:1])
     latency = time_series.chart(time_series.LATENCY, measured, limits, marks, highlights=highlights, front=front)
     load = tuple(time_series.chart(spec, measured, (), marks, front=front) for spec in time_series.LOAD)
+    if isinstance(latency, Lines):
+        load = tuple(_with_axis_of(latency, chart) if isinstance(chart, Lines) else chart for chart in load)
     drawn = [chart for chart in (latency, *load) if isinstance(chart, Lines)]
     labels = {mark.label for chart in drawn for mark in (*chart.marks, *(chart.whole.marks if chart.whole else ()))}
     key = tuple(mark for mark in marks if mark.label in labels)
@@ -63,3 +66,8 @@ def sections(
     left_out = (chart for id_, _, content in found if id_ not in ids for row in content.rows for chart in row)
     missing = (f"{one.what} not available: {one.why}" for one in left_out if isinstance(one, Missing))
     return kept, tuple(missing)
+
+
+def _with_axis_of(latency: Lines, chart: Lines) -> Lines:
+    whole = replace(chart.whole, span=charts.time_range(latency.whole or latency)) if chart.whole else None
+    return replace(chart, span=charts.time_range(latency), whole=whole)
