@@ -46,14 +46,18 @@ def test_the_list_as_json() -> None:
 
 @pytest.mark.parametrize("name", [playbook.id for playbook in shipped().playbooks])
 def test_each_can_be_shown(name: str) -> None:
-    told = run(["playbooks", "show", name])
-    assert told.code == 0
+    answer = run(["playbooks", "show", name])
+    assert answer.code == 0
+    assert len(answer.out.splitlines()) <= 24
+    assert f" Next    latdoctor remediate --playbook {name} --server URL" in answer.out
+    shown = run(["playbooks", "show", name, "-v"])
+    assert shown.code == 0
     playbook = shipped().find(name)
-    words = " ".join(told.out.split())
+    words = " ".join(shown.out.split())
     for part in (playbook.title, str(playbook.effect), *playbook.addresses, *(one.name for one in playbook.parameters)):
         assert part in words
     assert f"Next: latdoctor remediate --playbook {name} --server URL" in words
-    assert max(len(line) for line in told.out.splitlines() if " " in line.strip()) <= 80
+    assert max(len(line) for line in shown.out.splitlines() if " " in line.strip()) <= 80
     page = json.loads(run(["playbooks", "show", name, "-o", "json"]).out)
     assert (page["id"], page["digest"], page["risk"]) == (name, playbook.digest, playbook.risk)
 
@@ -65,41 +69,41 @@ def test_what_must_be_given_stands_in_the_next_command() -> None:
 
 
 def test_an_unknown_one_brings_near_names() -> None:
-    told = run(["playbooks", "show", "app.batching.token"])
-    assert (told.code, told.out) == (2, "")
-    assert "did you mean app.batching.token-budget" in told.err
+    shown = run(["playbooks", "show", "app.batching.token"])
+    assert (shown.code, shown.out) == (2, "")
+    assert "did you mean app.batching.token-budget" in shown.err
 
 
-def test_lint_tells_every_problem_with_its_line(own: str) -> None:
+def test_lint_reports_every_problem_with_its_line(own: str) -> None:
     sound = run(["playbooks", "lint", "--playbooks", own])
     assert (sound.code, sound.out.split(".")[0]) == (0, f"{len(shipped().playbooks) + 1} playbooks are sound")
     text = SCHEDULER.replace("[app.batching.long-alone]", "[app.batching.long-alon]")
     Path("own/test.scheduler.yaml").write_text(text.replace("[batch-sizes-bimodal clear]", "[batch-size clear]"))
-    told = run(["playbooks", "lint", "--playbooks", own])
-    assert told.code == 2
+    shown = run(["playbooks", "lint", "--playbooks", own])
+    assert shown.code == 2
     for message in (
         "own/test.scheduler.yaml:2: addresses: unknown cause 'app.batching.long-alon' "
         "(did you mean app.batching.long-alone?)",
         "own/test.scheduler.yaml:2: mechanism: unknown finding 'batch-size'",
         "own/test.scheduler.yaml:14: unknown action 'test.set'",
     ):
-        assert message in told.err
+        assert message in shown.err
 
 
-def test_lint_wants_more_than_less_pain_of_who_mends_a_cause(own: str) -> None:
+def test_lint_requires_a_mechanism_of_a_playbook_for_a_cause(own: str) -> None:
     Path("own/test.scheduler.yaml").write_text(SCHEDULER.replace("  mechanism: [batch-sizes-bimodal clear]\n", ""))
     assert "verifies only symptoms" in run(["playbooks", "lint", "--playbooks", own]).err
 
 
-def test_what_an_action_cannot_promise_is_told(own: str) -> None:
+def test_what_an_action_cannot_promise_is_reported(own: str) -> None:
     text = SCHEDULER.replace("test.set", "server.config.set").replace("undo: restore", "undo: none-needed")
     Path("own/test.scheduler.yaml").write_text(text.replace("[reference]", "[reference, process]"))
-    told = run(["playbooks", "lint", "--playbooks", own]).err
-    assert "server.config.set does not support undo: none-needed (it supports restore)" in told
-    assert "server.config.set does not support the targets process" in told
+    shown = run(["playbooks", "lint", "--playbooks", own]).err
+    assert "server.config.set does not support undo: none-needed (it supports restore)" in shown
+    assert "server.config.set does not support the targets process" in shown
 
 
-def test_a_diagnosis_says_which_playbook_mends_what_it_names() -> None:
+def test_a_diagnosis_says_which_playbook_fixes_what_it_names() -> None:
     said = " ".join(run(["diagnose", str(INCIDENTS / "dependency-slow.tar.zst")]).out.split())
     assert "Fix latdoctor remediate --playbook app.dependency.timeout --target reference" in said
     assert "Wait less for the slow service (low risk, degrades answers)" in said

@@ -12,14 +12,15 @@ import typer
 from latdoctor.cli import options
 
 if TYPE_CHECKING:
+    from latdoctor.remediation.playbook import Playbook
     from latdoctor.remediation.playbook_library import Library
-    from latdoctor.report.playbook import Words
+    from latdoctor.report.playbook import PlaybookTexts
 
-app = typer.Typer(help="The playbooks: what they fix and how they verify it.", no_args_is_help=True)
+app = typer.Typer(help="Playbooks: what they fix and how they verify it.", no_args_is_help=True)
 
 
 class Shape(StrEnum):
-    """How an answer is printed."""
+    """The format of the answer."""
 
     TEXT = "text"
     JSON = "json"
@@ -38,7 +39,7 @@ def library(extra: Sequence[Path]) -> Library:
 
 @app.command("list")
 def list_playbooks(playbooks: options.Playbooks = None, output: Output = Shape.TEXT) -> None:
-    """List every playbook with what it mends.
+    """List every playbook with the causes that it fixes.
 
     Exit codes: 0 listed · 2 an invalid playbook.
     """
@@ -57,7 +58,7 @@ def _print_list(known: Library) -> None:
     from rich.text import Text
 
     from latdoctor.cli.console import result_console
-    from latdoctor.report.playbook import facts, mended
+    from latdoctor.report.playbook import facts, purpose
 
     console = result_console()
     for playbook in known.playbooks:
@@ -67,7 +68,7 @@ def _print_list(known: Library) -> None:
         head.add_row(Text(playbook.id, style="bold"), Text(facts(playbook), style="dim"))
         console.print(head)
         console.print(Padding(Text(playbook.title), (0, 0, 0, 2)))
-        console.print(Padding(Text(mended(playbook), style="dim"), (0, 0, 0, 2)))
+        console.print(Padding(Text(purpose(playbook), style="dim"), (0, 0, 0, 2)))
     console.print(f"{len(known.playbooks)} playbooks. Next: latdoctor playbooks show ID")
 
 
@@ -95,11 +96,12 @@ def show(
     name: Annotated[str, typer.Argument(metavar="ID", help="The id of a playbook.")],
     playbooks: options.Playbooks = None,
     rules: options.Rules = None,
+    verbose: options.VerboseOption = False,
     output: Output = Shape.TEXT,
 ) -> None:
-    """Say what a playbook does.
+    """Show what a playbook does.
 
-    What it mends and changes, what must hold before, how it proves itself, and how it is taken back.
+    What it fixes and changes, how a run is verified, its risk and its undo; with -v guards, parameters and explanation.
 
     Exit codes: 0 shown · 2 no such playbook, or an invalid playbook or rule.
     """
@@ -110,35 +112,43 @@ def show(
     if output is Shape.JSON:
         typer.echo(as_json(page(found)))
         return
-    _print_one(name, known, _words(rules or []))
+    texts = _texts(rules or [])
+    if verbose:
+        _print_in_full(found, known, texts)
+        return
+    from latdoctor.cli.console import result_console
+    from latdoctor.report.one_screen import print_lines
+    from latdoctor.report.playbook_answer import playbook_answer
+
+    print_lines(playbook_answer(found, known, texts), result_console())
 
 
-def _words(rules: Sequence[Path]) -> Words:
+def _texts(rules: Sequence[Path]) -> PlaybookTexts:
     from latdoctor.cli.session import rule_set
     from latdoctor.report.explain import sentence
-    from latdoctor.report.playbook import Words
+    from latdoctor.report.playbook import PlaybookTexts
 
     known = rule_set(rules)
-    return Words(
+    return PlaybookTexts(
         {cause.id: cause.title for cause in known.causes},
         {finding.id: sentence(finding) for finding in known.findings},
     )
 
 
-def _print_one(name: str, known: Library, words: Words) -> None:
+def _print_in_full(playbook: Playbook, known: Library, texts: PlaybookTexts) -> None:
     from rich.padding import Padding
     from rich.text import Text
 
     from latdoctor.cli.console import result_console
     from latdoctor.report.playbook import facts, next_step, sections
 
-    playbook, console = known.find(name), result_console()
+    console = result_console()
     console.print(Text(playbook.title, style="bold"))
     console.print(Text(f"{playbook.id} · {facts(playbook)} · for {', '.join(playbook.targets)}", style="dim"))
-    for heading, lines in sections(playbook, known, words):
+    for heading, lines in sections(playbook, known, texts):
         if lines:
             console.print(Text(f"\n{heading}", style="bold"))
         for line in lines:
             console.print(Padding(Text(line), (0, 0, 0, 2), expand=False))
     console.print(Text(f"\nNext: {next_step(playbook)}"))
-    console.print(Text("      (it shows what it would change; --apply does it)"))
+    console.print(Text("      (it shows the plan; --apply runs it)"))

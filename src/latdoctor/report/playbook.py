@@ -1,4 +1,4 @@
-"""A playbook for people, section by section, and as the JSON document of `playbooks show`."""
+"""A playbook in full, section by section, and as the JSON document of `playbooks show`."""
 
 from __future__ import annotations
 
@@ -26,63 +26,63 @@ _DISRUPTION = {
     "restarts": "restarts",
 }
 _UNDO = {
-    "restore": "set back to what it was before, unless somebody else has changed it since",
-    "none-needed": "nothing is left behind that would have to be taken back",
-    "irreversible": "cannot be taken back",
+    "restore": "the old values are restored, unless another client has changed them since",
+    "none-needed": "nothing is left behind that would have to be undone",
+    "irreversible": "cannot be undone",
 }
 
 
 class PlaybookSection(NamedTuple):
-    """A heading and what stands under it, one entry a paragraph."""
+    """A heading and its paragraphs."""
 
     heading: str
     lines: tuple[str, ...]
 
 
-class Words(NamedTuple):
-    """What the rules say of what a playbook names, by id: titles of causes, sentences of findings."""
+class PlaybookTexts(NamedTuple):
+    """Texts of the rules for the ids in a playbook: titles of causes, sentences of findings."""
 
     causes: Mapping[str, str]
     findings: Mapping[str, str]
 
 
 def facts(playbook: Playbook | Plan) -> str:
-    """The line under the title: what it may cost."""
+    """Its risk and its disruption, for the line under the title."""
     return f"{playbook.risk} risk, {_DISRUPTION[playbook.disruption]}"
 
 
-def mended(playbook: Playbook) -> str:
-    """What it mends, or of what it takes a symptom away only."""
-    what = "mends" if playbook.treats == "cause" else "treats a symptom of"
+def purpose(playbook: Playbook) -> str:
+    """The causes that it fixes, or whose symptom it eases."""
+    what = "fixes" if playbook.treats == "cause" else "eases a symptom of"
     return f"{what} {', '.join(playbook.addresses)}"
 
 
 def advised(name: str) -> str:
-    """A playbook that a cause names, in one line; by its name alone where it is not one of the shipped."""
+    """A playbook of a cause in one line; only its id where it is not shipped."""
     playbook = shipped_playbook(name)
     if playbook is None:
         return name
     return f"{name}: {playbook.title} ({facts(playbook)}; for a {' or '.join(playbook.targets)} server)"
 
 
-def sections(playbook: Playbook, library: Library, words: Words) -> Iterator[PlaybookSection]:
-    """Everything that a tired person asks, in the order in which they ask it."""
-    mends = "What it mends" if playbook.treats == "cause" else "Whose symptoms it treats"
-    yield PlaybookSection(mends, tuple(_named(name, words.causes) for name in playbook.addresses))
-    yield PlaybookSection("What happens", (playbook.explanation,))
-    yield PlaybookSection("What it changes", tuple(_changes(playbook, library)))
-    yield PlaybookSection("What can be set (--set NAME=VALUE)", tuple(_parameter(one) for one in playbook.parameters))
+def sections(playbook: Playbook, library: Library, texts: PlaybookTexts) -> Iterator[PlaybookSection]:
+    """All sections, in the order of reading."""
+    fixes = "Fixes" if playbook.treats == "cause" else "Eases the symptoms of"
+    yield PlaybookSection(fixes, tuple(_named(name, texts.causes) for name in playbook.addresses))
+    yield PlaybookSection("Explanation", (playbook.explanation,))
+    yield PlaybookSection("Changes", tuple(_changes(playbook, library)))
+    yield PlaybookSection("Parameters (--set NAME=VALUE)", tuple(_parameter(one) for one in playbook.parameters))
     yield PlaybookSection(
-        "What must hold before", (*(in_words(one) for one in playbook.preconditions), *_guards(playbook))
+        "Preconditions and guards", (*(in_words(one) for one in playbook.preconditions), *_guards(playbook))
     )
-    yield PlaybookSection("How it proves itself", tuple(_proof(playbook, words)))
-    yield PlaybookSection("How it is taken back", tuple(_undone(playbook, library)))
-    yield PlaybookSection("What to expect", (f"{playbook.effect} (measured by {playbook.effect.measured_by})",))
-    yield PlaybookSection("Read more", playbook.references)
+    yield PlaybookSection("Verification", tuple(_proof(playbook, texts)))
+    yield PlaybookSection("Undo", tuple(_undo(playbook, library)))
+    yield PlaybookSection("Expected effect", (f"{playbook.effect} (measured by {playbook.effect.measured_by})",))
+    yield PlaybookSection("References", playbook.references)
 
 
 def next_step(playbook: Playbook) -> str:
-    """What to type next."""
+    """The next command."""
     needed = "".join(f" --set {one.name}=VALUE" for one in playbook.parameters if one.default is None)
     return f"latdoctor remediate --playbook {playbook.id} --server URL{needed}"
 
@@ -100,8 +100,19 @@ def _changes(playbook: Playbook, library: Library) -> Iterator[str]:
         yield from (f"  {name} = {_value(text, playbook)}" for name, text in step.arguments.items())
 
 
+def default_of(parameter: Parameter) -> str:
+    """The default of a parameter as written; empty where it is required."""
+    return "" if parameter.default is None else format_parameter(parameter, parameter.default)
+
+
+def settings_of(playbook: Playbook) -> Iterator[str]:
+    """Each setting of its own steps: `batching.scheduler = token-budget`."""
+    for step in playbook.steps:
+        yield from (f"{name} = {_value(text, playbook)}" for name, text in step.arguments.items())
+
+
 def _value(text: str, playbook: Playbook) -> str:
-    """As written; for a parameter its name with its default."""
+    """The text as written; a parameter with its default."""
     for parameter in playbook.parameters:
         if text == f"${parameter.name}":
             return text if parameter.default is None else f"{text} [{format_parameter(parameter, parameter.default)}]"
@@ -109,40 +120,40 @@ def _value(text: str, playbook: Playbook) -> str:
 
 
 def _parameter(parameter: Parameter) -> str:
-    usual = "must be given" if parameter.default is None else format_parameter(parameter, parameter.default)
+    usual = "required" if parameter.default is None else format_parameter(parameter, parameter.default)
     return f"{parameter.name} = {usual}: {parameter.description}; {allowed_values(parameter)}"
 
 
 def _guards(playbook: Playbook) -> Iterator[str]:
     guards = playbook.guards
-    yield f"no other run on the target, and {_span(guards.cooldown)} since the last one of this playbook"
+    yield f"no other run on the target, and {_span(guards.cooldown)} since the last run of this playbook"
     limit = guards.attempts
-    yield f"fewer than {limit.count} runs of it there in {_span(limit.per)}: after that it treats a symptom"
+    yield f"fewer than {limit.count} runs of it there in {_span(limit.per)}: more often, it treats a symptom"
 
 
-def _proof(playbook: Playbook, words: Words) -> Iterator[str]:
+def _proof(playbook: Playbook, texts: PlaybookTexts) -> Iterator[str]:
     verify = playbook.verify
     before = _span(playbook.before.window)
-    yield f"{before} are observed before anything is changed, window by window; it has to beat each of them"
+    yield f"{before} are measured before the change, in windows; the result must beat each of them"
     if playbook.settle.until is not None:
-        yield f"then it waits until {in_words(playbook.settle.until)}, {_span(playbook.settle.at_most)} at most"
+        yield f"then wait until {in_words(playbook.settle.until)}, at most {_span(playbook.settle.at_most)}"
     if verify.load is not None:
-        yield f"only what is seen at the same load counts: {in_words(verify.load)}"
-    yield from (f"better: {in_words(one)}" for one in verify.succeed)
-    yield from (f"gone: {_named(name, words.findings)}" for name in verify.mechanism)
-    yield f"all of that for {_span(verify.hold)} without a break, within {_span(verify.within)}"
-    yield from (f"given up at once where {in_words(one)}" for one in verify.abort)
+        yield f"only windows at the same load count: {in_words(verify.load)}"
+    yield from (f"must hold: {in_words(one)}" for one in verify.succeed)
+    yield from (f"must be clear: {_named(name, texts.findings)}" for name in verify.mechanism)
+    yield f"all of it for {_span(verify.hold)} without a break, within {_span(verify.within)}"
+    yield from (f"rolled back at once if {in_words(one)}" for one in verify.abort)
 
 
-def _undone(playbook: Playbook, library: Library) -> Iterator[str]:
+def _undo(playbook: Playbook, library: Library) -> Iterator[str]:
     steps: list[Step] = [*playbook.steps, *(step for _, other in library.stages(playbook) for step in other.steps)]
     for undo in dict.fromkeys(step.undo for step in steps):
         names = ", ".join(step.id for step in steps if step.undo == undo)
         yield f"{names}: {_UNDO[undo]}"
     if playbook.stages:
-        kept = "those verified before it stay" if playbook.on_failure != OnFailure.UNDO_ALL else "so are all before it"
-        yield f"a stage that fails is taken back; {kept}"
-    yield "by itself where it does not prove itself; later by latdoctor rollback RUN"
+        kept = "verified stages before it stay" if playbook.on_failure != OnFailure.UNDO_ALL else "so are all before it"
+        yield f"a failed stage is rolled back; {kept}"
+    yield "automatic if not verified; later: latdoctor rollback RUN"
 
 
 def _span(seconds: float) -> str:

@@ -11,7 +11,7 @@ from latdoctor.remediation.change import Change, Field, Undo, Value
 from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
 from latdoctor.remediation.planner import DiagnosisRef, Plan
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.playbook_library import shipped
+from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.remediation.target import Pages, Target
 from latdoctor.report.one_screen import TIE, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import plain_condition, plain_text
@@ -24,7 +24,7 @@ _INDENT = 9  # columns of a label and the text after it
 _MAX_FIELD_LINES = 8  # of all steps of a plan
 _MAX_VALUE = 24  # characters
 _MAX_TARGETS = 6
-_UNDO = {
+UNDO_TEXTS = {
     Undo.RESTORE: "old values restored within 30 s, at once if not verified",
     Undo.NONE_NEEDED: "nothing is left behind",
     Undo.IRREVERSIBLE: "NONE: a step cannot be undone",
@@ -83,7 +83,7 @@ def field_lines(changes: Sequence[Change], *, back: bool = False) -> list[str]:
 def stage_title(plan: Plan, number: int) -> str:
     """The title of a stage, counted from 0: of its playbook, or its id where that is not shipped."""
     name = plan.stages[number].playbook
-    playbook = shipped().by_id.get(name)
+    playbook = shipped_playbook(name)
     return plan.title if len(plan.stages) == 1 else playbook.title if playbook else name
 
 
@@ -197,13 +197,25 @@ def _terms(planned: Planned) -> Iterator[Line]:
     plan, playbook, pages = planned.plan, planned.playbook, planned.pages
     if not plan.changes:
         return
-    verify = playbook.verify
     if plan.diagnosis:
         age = format_value(max(0.0, plan.created_at - plan.diagnosis.evidence_end), "time")
         title = next((c.title for c in shipped_rules().causes if c.id == plan.diagnosis.cause), plan.diagnosis.cause)
-        yield from labelled(
-            "Why", f"{title} ({percent(plan.diagnosis.probability)}), observed {age} ago", Rank.EVIDENCE
-        )
+        text = f"{title} ({percent(plan.diagnosis.probability)}), observed {age} ago"
+        yield from labelled("Why", text, Rank.EVIDENCE)
+    yield from verification_lines(playbook)
+    for url in pages.siblings:
+        yield from labelled("Ignored", f"{clean(url, 60)}: not changed by this run", Rank.CHANGE, 1)
+    if plan.effect:
+        yield from labelled("Effect", plain_text(plan.effect), Rank.EVIDENCE)
+    symptom = "; eases the symptom, the cause stays" if playbook.treats == "symptom" else ""
+    yield from labelled("Risk", f"{facts(plan)}{symptom}")
+    undo = "; ".join(dict.fromkeys(UNDO_TEXTS[change.undo] for change in plan.changes))
+    yield from labelled("Undo", undo, style="bold red" if Undo.IRREVERSIBLE in {c.undo for c in plan.changes} else "")
+
+
+def verification_lines(playbook: Playbook) -> Iterator[Line]:
+    """The preconditions of a run, how it is verified, and what aborts it."""
+    verify = playbook.verify
     if playbook.preconditions:
         needs = "; ".join(map(plain_condition, playbook.preconditions))
         yield from labelled("Needs", f"{needs}; otherwise refused", Rank.CHANGE, 1)
@@ -214,14 +226,6 @@ def _terms(planned: Planned) -> Iterator[Line]:
     yield from labelled("Verify", f"{', '.join(proof)}; {held}", most=3)
     for condition in verify.abort:
         yield from labelled("Abort", f"{plain_condition(condition)}: rolled back at once", Rank.CHANGE, 1)
-    for url in pages.siblings:
-        yield from labelled("Ignored", f"{clean(url, 60)}: not changed by this run", Rank.CHANGE, 1)
-    if plan.effect:
-        yield from labelled("Effect", plain_text(plan.effect), Rank.EVIDENCE)
-    symptom = "; eases the symptom, the cause stays" if playbook.treats == "symptom" else ""
-    yield from labelled("Risk", f"{facts(plan)}{symptom}")
-    undo = "; ".join(dict.fromkeys(_UNDO[change.undo] for change in plan.changes))
-    yield from labelled("Undo", undo, style="bold red" if Undo.IRREVERSIBLE in {c.undo for c in plan.changes} else "")
 
 
 def _next(planned: Sequence[Planned], *, confirming: bool) -> Iterator[Line]:

@@ -14,7 +14,7 @@ from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook
-from latdoctor.remediation.playbook_library import shipped
+from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.remediation.run_history import RunState
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.report.remediation_plan import stage_title
@@ -58,7 +58,7 @@ class RunSummary:
     @property
     def playbook(self) -> Playbook | None:
         """The playbook, where it is one of the shipped."""
-        return shipped().by_id.get(self.plan.playbook if self.plan else self.result.playbook)
+        return shipped_playbook(self.plan.playbook if self.plan else self.result.playbook)
 
     @property
     def verified(self) -> int:
