@@ -1,4 +1,4 @@
-"""What the exchange itself promises, beyond what tests/remediation/test_http.py holds it to."""
+"""What the exchange itself promises, beyond what tests/remediation/test_admin_api.py holds it to."""
 
 from __future__ import annotations
 

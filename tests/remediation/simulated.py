@@ -1,4 +1,4 @@
-"""A service in memory whose latency follows its configuration, under a clock that only moves when somebody waits."""
+"""A service in memory whose latency follows its configuration, under a clock that only moves on a sleep."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Service:
     loses_replies: int = 0
     refuses: bool = False
     rate: float = 40.0
-    sight: bool = True  # whether its page can be read
+    readable: bool = True  # whether its page can be read
     hidden: bool = False  # whether it shows nothing of itself
     error_ratio: float = 0.0
     drain: float = 0.0  # seconds after a change for which the queue of the incident keeps P99 high
@@ -42,13 +42,13 @@ class Service:
     completed: Callable[[Service], float] | None = None  # a second, where the page shows it
     queue: Callable[[Service], float] | None = None  # else it is long where P99 is
     answers: float | None = None  # a second: P99 is what so many answers tell of it; else it is simply known
-    bundle: Bundle | None = None  # what a look is read from
+    bundle: Bundle | None = None  # what an observation is parsed from
     writes: list[Values] = field(default_factory=list)
     reads: int = 0
     on_write: Callable[[Service], None] = lambda service: None
     on_answer: Callable[[Service], None] = lambda service: None  # before each reading and each writing
     on_written: Callable[[Service, dict[str, Value]], None] = lambda service, values: None  # what is set just now
-    on_look: Callable[[Service], None] = lambda service: None
+    on_observe: Callable[[Service], None] = lambda service: None
     p99: Callable[[Service], float] = lambda service: 0.3 if service.values["scheduler"] == "token-budget" else 3.0
 
     def clock(self) -> float:
@@ -61,19 +61,19 @@ class Service:
         return AT + self.now
 
     def edit(self, **values: Value) -> None:
-        """Somebody else turns a knob."""
+        """Another client changes a setting."""
         self.values.update(values)
         self.version += 1
 
     def observe(self, seconds: float) -> Observation:
-        self.on_look(self)
+        self.on_observe(self)
         began = self.wall()
         self.now += seconds
         draining = self.now - seconds < self.changed_at + self.drain
         p99 = 3.0 if draining else self.p99(self)
         queue = self.queue(self) if self.queue else 200.0 if p99 > 1 else 2.0
         rows = {"arrival.rate": self.rate, "error.ratio": self.error_ratio, "queue.depth": queue}
-        if self.sight and self.answers is None:
+        if self.readable and self.answers is None:
             rows["latency.p99"] = p99
         if self.completed is not None:
             rows["completion.rate"] = self.completed(self)
@@ -82,13 +82,13 @@ class Service:
         window = Window(began, self.wall())
         readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
         bimodal = "fired" if p99 > 1 and not draining else "clear"
-        findings = {FINDING: bimodal if self.sight else "not-evaluated"}
-        seen = Evidence.merge((Evidence(readings=readings), self._told(p99, window)))
+        findings = {FINDING: bimodal if self.readable else "not-evaluated"}
+        seen = Evidence.merge((Evidence(readings=readings), self._latency(p99, window)))
         return Observation(seen, findings, {"slo.p99": 0.5}, began, self.wall(), self.bundle)
 
-    def _told(self, p99: float, window: Window) -> Evidence:
-        """What the answers of one look tell of P99, where it is told by them."""
-        if self.answers is None or not self.sight:
+    def _latency(self, p99: float, window: Window) -> Evidence:
+        """P99 as estimated from the answers of one observation."""
+        if self.answers is None or not self.readable:
             return Evidence()
         bucket = Bucket(p99, p99, self.answers * ((window.end or 0.0) - (window.start or 0.0)))
         spread = Evidence(distributions=(Distribution("latency", "service", (bucket,), Origin("page"), window=window),))

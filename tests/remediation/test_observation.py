@@ -1,4 +1,4 @@
-"""What one look says of a condition, for the journal and for people."""
+"""The result of a condition on one observation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from latdoctor.remediation.observation import ConditionResult
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "included"),
     [
         ("(error.ratio > 5% and error.ratio > 1.5 x before); where that is not known, error.ratio > 5%", False),
         ("error.ratio > 5%", False),
         ("arrival.rate within 20% of before", True),
     ],
 )
-def test_what_was_seen_tells_its_condition_only_where_it_must(text: str, told: bool) -> None:
-    judged = ConditionResult(text, "fails", "error.ratio is 1 %, wanted > 5%")
-    assert judged.summary.startswith(text) is told
+def test_summary_includes_the_condition_only_if_needed(text: str, included: bool) -> None:
+    result = ConditionResult(text, "fails", "error.ratio is 1 %, wanted > 5%")
+    assert result.summary.startswith(text) is included

@@ -92,16 +92,16 @@ RANGES = [
 
 
 @pytest.mark.parametrize(("parameter", "message"), RANGES)
-def test_what_it_may_be(parameter: Parameter, message: str) -> None:
+def test_allowed_values_text(parameter: Parameter, message: str) -> None:
     assert allowed_values(parameter) == message
 
 
-def test_what_is_not_given_has_its_default() -> None:
+def test_unset_parameter_has_its_default() -> None:
     values = parameter_values(PLAYBOOK, {"count": "7"})
     assert values == {one.name: one.default for one in ALL} | {"count": 7}
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_problems_are_reported_together() -> None:
     needed = replace(PLAYBOOK, parameters=(*ALL, Parameter("version", "text")))
     with pytest.raises(UsageError) as caught:
         parameter_values(needed, {"cuont": "7", "wait": "1h", "flag": "yes"})
@@ -109,19 +109,19 @@ def test_everything_wrong_is_told_at_once() -> None:
         assert message in caught.value.what
 
 
-def test_names_are_put_in_with_their_units() -> None:
+def test_references_are_substituted_with_units() -> None:
     assert substituted(STEP, PLAYBOOK, parameter_values(PLAYBOOK, {"free": "$count"})) == {
         "count": "5",
         "rate": "0.5",
         "wait": "250ms",
         "share": "30%",
         "kind": "auto",
-        "free": "$count",  # what is put in is not looked at again
+        "free": "$count",  # substituted text is not expanded again
         "flag": "true",
     }
 
 
-def test_what_is_no_name_stays_as_it_is() -> None:
+def test_literals_are_unchanged() -> None:
     step = replace(STEP, arguments={"a": "token-budget", "b": "0.5"})
     assert substituted(step, PLAYBOOK, parameter_values(PLAYBOOK, {})) == step.arguments
 
@@ -138,7 +138,7 @@ _VALUES = {
 
 
 @given(st.data())
-def test_what_is_shown_can_be_given_again(data: st.DataObject) -> None:
+def test_formatted_value_parses_to_the_same_value(data: st.DataObject) -> None:
     kind = data.draw(st.sampled_from(ParameterType))
     value = data.draw(_VALUES[kind])
     parameter = Parameter("p", kind)

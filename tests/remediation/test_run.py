@@ -43,7 +43,7 @@ class Room:
     state: Path
     stop: Callable[[], str] = lambda: ""
     approved: bool = False
-    told: list[str] = field(default_factory=list)
+    kinds: list[str] = field(default_factory=list)
     hear: Callable[[JournalEntry], None] = lambda entry: None
 
     @property
@@ -63,7 +63,7 @@ class Room:
         )
 
     def _tell(self, entry: JournalEntry) -> None:
-        self.told.append(entry.kind)
+        self.kinds.append(entry.kind)
         self.hear(entry)
 
     def plan(self, name: str = "test.scheduler") -> Plan:
@@ -104,7 +104,7 @@ def _moment(service: Service) -> Moment:
     return Moment(at.isoformat(timespec="microseconds"), service.now, "boot")
 
 
-def test_what_helps_stays(room: Room) -> None:
+def test_effective_change_stays(room: Room) -> None:
     result = room.run()
     assert result.outcome is Outcome.VERIFIED, result
     assert room.service.values == AFTER
@@ -135,7 +135,7 @@ def halved_load(service: Service) -> None:
 
 def blind_after(service: Service) -> None:
     def blind(service: Service) -> None:
-        service.sight = False
+        service.readable = False
 
     service.on_write = blind
 
@@ -163,7 +163,7 @@ TAKEN_BACK = [no_help, halved_load, blind_after, nan_after, errors_after, relaps
 
 
 @pytest.mark.parametrize("spoil", TAKEN_BACK)
-def test_what_does_not_prove_itself_is_taken_back(room: Room, spoil: Callable[[Service], None]) -> None:
+def test_unverified_change_is_rolled_back(room: Room, spoil: Callable[[Service], None]) -> None:
     spoil(room.service)
     result = room.run()
     assert result.outcome is Outcome.ROLLED_BACK, result
@@ -171,10 +171,10 @@ def test_what_does_not_prove_itself_is_taken_back(room: Room, spoil: Callable[[S
     assert result.reason
 
 
-def test_errors_are_taken_back_at_once(room: Room) -> None:
+def test_abort_condition_rolls_back_at_once(room: Room) -> None:
     errors_after(room.service)
     room.run()
-    windows = [kind for kind in room.told if kind == "verify.window"]
+    windows = [kind for kind in room.kinds if kind == "verify.window"]
     assert len(windows) == 1
 
 
@@ -191,35 +191,35 @@ def overruled(service: Service) -> None:
     [(restarted, Outcome.ROLLED_BACK, "long-alone"), (overruled, Outcome.INCOMPLETE, "single")],
 )
 @pytest.mark.parametrize("name", ["test.scheduler", "test.whole"])
-def test_what_no_longer_stands_has_not_verified_itself(
+def test_lost_change_is_not_verified(
     room: Room, name: str, meddle: Callable[[Service], None], outcome: Outcome, stands: str
 ) -> None:
-    """Somebody starts it anew or overrules us while it is verified, and it is well all the same."""
+    """The service restarts or another client changes it during verification, and the SLO is met nevertheless."""
 
     def meddling(service: Service) -> None:
         if service.values["scheduler"] == "token-budget":
             meddle(service)
 
     room.service.p99 = lambda service: 0.3 if any("scheduler" in write for write in service.writes) else 3.0
-    room.service.on_look = meddling
+    room.service.on_observe = meddling
     result = room.run(name)
     assert result.outcome is outcome, result
     assert "the change is no longer in effect: " in result.reason
     assert f"scheduler of memory is '{stands}', was set to 'token-budget'" in result.reason
     assert room.service.values["scheduler"] == stands
-    assert "verify.passed" not in room.told
+    assert "verify.passed" not in room.kinds
 
 
-def test_a_target_that_does_not_tell_in_the_end_has_not_verified_itself(room: Room) -> None:
+def test_unreadable_target_is_not_verified(room: Room) -> None:
     def hang(service: Service) -> None:
         service.hangs = bool(service.writes)
 
-    room.service.on_look = hang
+    room.service.on_observe = hang
     assert room.run().outcome is Outcome.INCOMPLETE
-    assert "verify.passed" not in room.told
+    assert "verify.passed" not in room.kinds
 
 
-def test_an_answer_that_is_lost_in_the_end_is_asked_for_again(room: Room) -> None:
+def test_lost_final_response_is_retried(room: Room) -> None:
     once = iter([True])
 
     def lose(service: Service) -> None:
@@ -231,7 +231,7 @@ def test_an_answer_that_is_lost_in_the_end_is_asked_for_again(room: Room) -> Non
     assert next(once, None) is None
 
 
-def test_a_queue_that_still_drains_is_waited_for(room: Room) -> None:
+def test_draining_queue_is_awaited(room: Room) -> None:
     room.service.drain = 35.0  # longer than it settles
     result = room.run()
     assert result.outcome is Outcome.VERIFIED, result
@@ -241,22 +241,22 @@ def test_a_queue_that_still_drains_is_waited_for(room: Room) -> None:
 def blind_for(seconds: float) -> Callable[[Service], None]:
     """A page that cannot be read for a while after the change."""
 
-    def look(service: Service) -> None:
+    def observing(service: Service) -> None:
         if service.writes and service.now < service.changed_at + seconds:
             raise OperationError("the page cannot be read")
 
-    return look
+    return observing
 
 
-def test_a_look_that_fails_while_it_settles_is_no_end(room: Room) -> None:
-    room.service.on_look = blind_for(6)
+def test_failed_observation_while_settling_is_tolerated(room: Room) -> None:
+    room.service.on_observe = blind_for(6)
     assert room.run().outcome is Outcome.VERIFIED
-    assert room.told.count("verify.window") > 2  # those that failed are among them
+    assert room.kinds.count("verify.window") > 2  # those that failed are among them
 
 
 @pytest.mark.parametrize("name", ["test.scheduler", "test.whole"])
-def test_who_sees_nothing_for_three_windows_gives_up(room: Room, name: str) -> None:
-    room.service.on_look = blind_for(1000)
+def test_three_windows_without_data_end_the_run(room: Room, name: str) -> None:
+    room.service.on_observe = blind_for(1000)
     result = room.run(name)
     assert result.outcome is Outcome.ROLLED_BACK
     assert "without data: the page cannot be read" in result.reason
@@ -264,13 +264,13 @@ def test_who_sees_nothing_for_three_windows_gives_up(room: Room, name: str) -> N
     assert room.service.values == BEFORE
 
 
-def test_a_page_without_anything_of_before_is_no_sight(room: Room) -> None:
+def test_page_without_earlier_signals_has_no_data(room: Room) -> None:
     """As of a server that has stopped: its collectors still say what they did."""
 
     def blind(service: Service) -> None:
         service.hidden = bool(service.writes)
 
-    room.service.on_look = blind
+    room.service.on_observe = blind
     result = room.run()
     assert result.outcome is Outcome.ROLLED_BACK
     assert "without data: none of the signals" in result.reason
@@ -293,15 +293,15 @@ def test_ctrl_c_ends_a_change_that_takes_long(room: Room) -> None:
     assert room.service.values == BEFORE
 
 
-def test_a_lost_reply_is_read_again(room: Room) -> None:
+def test_lost_write_response_is_resolved_by_reading(room: Room) -> None:
     room.service.loses_replies = 1
     assert room.run().outcome is Outcome.VERIFIED
     assert len(room.service.writes) == 1
 
 
-@pytest.mark.parametrize("lost", ["sight", "rate"])
-def test_what_could_not_be_verified_is_not_begun(room: Room, lost: str) -> None:
-    setattr(room.service, lost, False if lost == "sight" else float("nan"))
+@pytest.mark.parametrize("lost", ["readable", "rate"])
+def test_unverifiable_change_is_refused(room: Room, lost: str) -> None:
+    setattr(room.service, lost, False if lost == "readable" else float("nan"))
     result = room.run()
     assert result.outcome is Outcome.REFUSED, result
     assert room.service.writes == []
@@ -314,7 +314,7 @@ def test_a_target_that_refuses_is_left_alone(room: Room) -> None:
     assert room.service.values == BEFORE
 
 
-def test_a_hung_target_ends_loudly_and_soon(room: Room) -> None:
+def test_hanging_target_is_incomplete_with_manual_commands(room: Room) -> None:
     plan = room.plan()
     no_help(room.service)
 
@@ -322,7 +322,7 @@ def test_a_hung_target_ends_loudly_and_soon(room: Room) -> None:
         if len(service.writes) == 1 and service.now > 60:
             service.hangs = True
 
-    room.service.on_look = hang
+    room.service.on_observe = hang
     result = execute(plan, room.library, room.world)
     assert result.outcome is Outcome.INCOMPLETE
     assert result.manual == ("set {'scheduler': 'long-alone'}",)
@@ -340,9 +340,9 @@ def test_an_edit_between_plan_and_apply_refuses(room: Room) -> None:
     assert room.service.values["scheduler"] == "single"
 
 
-@pytest.mark.parametrize("moment", ["on_look", "on_write"])
-def test_what_somebody_else_has_set_to_the_same_is_theirs(room: Room, moment: str) -> None:
-    """While we look, or between our reading and our writing."""
+@pytest.mark.parametrize("moment", ["on_observe", "on_write"])
+def test_same_value_set_by_another_client_is_left(room: Room, moment: str) -> None:
+    """During an observation, or between our read and our write."""
     no_help(room.service)
     once = iter([True])
 
@@ -359,26 +359,26 @@ def test_what_somebody_else_has_set_to_the_same_is_theirs(room: Room, moment: st
     assert room.recovered() == []
 
 
-def test_what_somebody_else_has_set_to_the_same_stays_where_the_rest_goes(room: Room) -> None:
+def test_same_value_of_another_client_stays_when_the_rest_is_undone(room: Room) -> None:
     def edit(service: Service) -> None:
         if service.values["lanes"] and service.values["scheduler"] == "long-alone":
             service.edit(scheduler="token-budget")
 
-    room.service.on_look = edit
+    room.service.on_observe = edit
     room.service.p99 = lambda service: 3.0
     result = room.run("test.whole")
     assert "another client has already set these values" in result.reason
     assert room.service.values["scheduler"] == "token-budget"
 
 
-def test_an_edit_of_our_field_is_not_taken_back(room: Room) -> None:
+def test_edit_of_our_field_by_another_client_is_left(room: Room) -> None:
     no_help(room.service)
 
     def edit(service: Service) -> None:
         if service.writes and service.values["scheduler"] == "token-budget":
             service.edit(scheduler="single")
 
-    room.service.on_look = edit
+    room.service.on_observe = edit
     result = room.run()
     assert result.outcome is Outcome.INCOMPLETE
     assert room.service.values["scheduler"] == "single"
@@ -386,7 +386,7 @@ def test_an_edit_of_our_field_is_not_taken_back(room: Room) -> None:
     assert result.overwrite == ("set {'scheduler': 'long-alone'}",)
     assert result.next_step == f"latdoctor runs show {result.run}"
     assert room.recovered() == []  # nothing of ours is left, and nothing stands in the way of the next run
-    room.service.on_look = lambda service: None
+    room.service.on_observe = lambda service: None
     room.service.now += 700
     assert "not finished" not in room.run().reason
 
@@ -398,12 +398,12 @@ def test_an_edit_of_another_field_stays(room: Room) -> None:
         if service.writes and not service.values["lanes"]:
             service.edit(lanes=True)
 
-    room.service.on_look = edit
+    room.service.on_observe = edit
     assert room.run().outcome is Outcome.ROLLED_BACK
     assert room.service.values == {"scheduler": "long-alone", "lanes": True}
 
 
-def test_somebody_writes_between_our_reading_and_our_writing(room: Room) -> None:
+def test_concurrent_write_to_another_field_is_retried(room: Room) -> None:
     once = iter([True])
 
     def edit(service: Service) -> None:
@@ -415,16 +415,16 @@ def test_somebody_writes_between_our_reading_and_our_writing(room: Room) -> None
     assert room.service.values == {"scheduler": "token-budget", "lanes": True}
 
 
-@pytest.mark.parametrize("after", range(4))  # so many looks there are
-def test_ctrl_c_takes_back(room: Room, after: int) -> None:
-    looks = iter(range(100))
+@pytest.mark.parametrize("after", range(4))  # number of observations
+def test_ctrl_c_rolls_back(room: Room, after: int) -> None:
+    observations = iter(range(100))
     stopped = [""]
 
     def count(service: Service) -> None:
-        if next(looks) == after:
+        if next(observations) == after:
             stopped[0] = "SIGINT"
 
-    room.service.on_look = count
+    room.service.on_observe = count
     room.stop = lambda: stopped[0]
     assert room.run().outcome in (Outcome.ROLLED_BACK, Outcome.FAILED)
     assert room.service.values == BEFORE
@@ -439,12 +439,12 @@ def test_the_kill_switch(room: Room) -> None:
     assert room.service.writes == []
 
 
-def test_the_kill_switch_thrown_meanwhile_takes_back(room: Room) -> None:
+def test_kill_switch_during_a_run_rolls_back(room: Room) -> None:
     def throw(service: Service) -> None:
         if service.writes:
             (room.state / "STOP").touch()
 
-    room.service.on_look = throw
+    room.service.on_observe = throw
     assert room.run().outcome is Outcome.ROLLED_BACK
     assert room.service.values == BEFORE
 
@@ -470,7 +470,7 @@ def test_nothing_to_change_is_refused(room: Room) -> None:
     assert room.run().outcome is Outcome.REFUSED
 
 
-def test_after_a_killed_run_that_had_changed_it_the_same_one_leads_to_recover(room: Room) -> None:
+def test_run_after_a_killed_run_suggests_recover(room: Room) -> None:
     def die(entry: JournalEntry) -> None:
         if entry.kind == "change.made":
             raise Killed
@@ -505,7 +505,7 @@ def replace_risk(plan: Plan, risk: str) -> Plan:
     return msgspec.structs.replace(plan, risk=risk)
 
 
-def test_a_verified_run_is_taken_back_when_asked(room: Room) -> None:
+def test_verified_run_is_rolled_back_on_request(room: Room) -> None:
     done = room.run()
     back = room.rolled_back(done.run)
     assert back.outcome is Outcome.ROLLED_BACK
@@ -514,7 +514,7 @@ def test_a_verified_run_is_taken_back_when_asked(room: Room) -> None:
     assert again.outcome is Outcome.REFUSED
 
 
-def test_what_somebody_has_set_since_is_left_when_asked(room: Room) -> None:
+def test_later_edit_is_left_by_a_requested_rollback(room: Room) -> None:
     done = room.run()
     room.service.edit(scheduler="single")
     back = room.rolled_back(done.run)
@@ -524,7 +524,7 @@ def test_what_somebody_has_set_since_is_left_when_asked(room: Room) -> None:
     assert room.rolled_back(done.run).outcome is Outcome.REFUSED
 
 
-def test_a_later_run_on_the_same_goes_back_first(room: Room, tmp_path: Path) -> None:
+def test_later_run_on_the_same_fields_is_rolled_back_first(room: Room, tmp_path: Path) -> None:
     first = room.run()
     other = playbooks_here.SCHEDULER.replace("test.scheduler", "test.single").replace("token-budget", "single")
     room.library = playbooks_here.library(tmp_path / "more", playbooks_here.SCHEDULER, other)
@@ -544,7 +544,7 @@ def test_a_later_run_on_the_same_goes_back_first(room: Room, tmp_path: Path) -> 
     assert room.service.values == BEFORE
 
 
-def test_a_target_that_cannot_be_read_leaves_a_verified_run_as_it_is(room: Room) -> None:
+def test_unreadable_target_leaves_a_verified_run_unchanged(room: Room) -> None:
     """As with a wrong token."""
     done = room.run()
     entries = len(room.journal.entries())
@@ -565,7 +565,7 @@ def test_a_reason_does_not_grow_with_each_recovery(room: Room) -> None:
     no_help(room.service)
 
     def hang(service: Service) -> None:
-        service.hangs = "rollback.begun" in room.told
+        service.hangs = "rollback.begun" in room.kinds
 
     room.service.on_answer = hang
     first = room.run()
@@ -580,7 +580,7 @@ def test_a_reason_does_not_grow_with_each_recovery(room: Room) -> None:
     assert "NOT rolled back" not in last.reason
 
 
-def test_what_cannot_even_be_begun_has_its_commands(room: Room) -> None:
+def test_recovery_without_access_has_manual_commands(room: Room) -> None:
     plan = room.plan()
 
     def die(entry: JournalEntry) -> None:
@@ -600,25 +600,25 @@ def test_what_cannot_even_be_begun_has_its_commands(room: Room) -> None:
     assert ended.manual == ("set {'scheduler': 'long-alone'}",)
 
 
-def test_what_leaves_nothing_behind_is_not_put_back(room: Room, tmp_path: Path) -> None:
+def test_step_without_undo_is_not_undone(room: Room, tmp_path: Path) -> None:
     restart = playbooks_here.SCHEDULER.replace("undo: restore", "undo: none-needed")
     room.library = playbooks_here.library(tmp_path / "more", restart)
     no_help(room.service)
     result = room.run()
     assert result.outcome is Outcome.ROLLED_BACK
     assert "nothing to undo" in result.reason
-    assert not {"rollback.begun", "undo.intended", "undo.made"} & set(room.told)
+    assert not {"rollback.begun", "undo.intended", "undo.made"} & set(room.kinds)
     assert room.rolled_back(result.run).outcome is Outcome.REFUSED
 
 
-@pytest.mark.parametrize("why", ["SIGINT", "asked"])
-def test_what_a_person_wanted_does_not_close_the_breaker(room: Room, why: str) -> None:
+@pytest.mark.parametrize("why", ["SIGINT", "requested"])
+def test_requested_rollbacks_do_not_trip_the_breaker(room: Room, why: str) -> None:
     if why == "SIGINT":
-        room.stop = lambda: "SIGINT" if room.told[-1:] == ["change.made"] else ""
+        room.stop = lambda: "SIGINT" if room.kinds[-1:] == ["change.made"] else ""
     for number in range(4):
         room.service.now += 90_000
         result = room.run(("test.scheduler", "test.lanes")[number % 2] if why == "SIGINT" else "test.scheduler")
-        if why == "asked":
+        if why == "requested":
             assert result.outcome is Outcome.VERIFIED, result
             result = room.rolled_back(result.run)
         assert result.outcome is Outcome.ROLLED_BACK, result
@@ -635,7 +635,7 @@ NOT_HIGHER = playbooks_here.SCHEDULER.replace("latency.p99 < 0.5 x before", "lat
         (NOT_HIGHER.replace("[batch-sizes-bimodal clear]", "[]"), Outcome.REFUSED),
     ],
 )
-def test_what_holds_before_it_proves_nothing(room: Room, tmp_path: Path, text: str, outcome: Outcome) -> None:
+def test_conditions_that_already_hold_are_refused(room: Room, tmp_path: Path, text: str, outcome: Outcome) -> None:
     room.library = playbooks_here.library(tmp_path / "more", text)
     result = room.run()
     assert result.outcome is outcome, result
@@ -644,10 +644,8 @@ def test_what_holds_before_it_proves_nothing(room: Room, tmp_path: Path, text: s
 
 
 @pytest.mark.parametrize(("window", "outcome"), [("15s", Outcome.ROLLED_BACK), ("5s", Outcome.VERIFIED)])
-def test_what_swings_by_itself_and_falls_back_from_a_peak_proves_nothing(
-    room: Room, tmp_path: Path, window: str, outcome: Outcome
-) -> None:
-    """One look alone would have been the peak, and the change, which does nothing, would have passed."""
+def test_fluctuating_signal_is_not_verified(room: Room, tmp_path: Path, window: str, outcome: Outcome) -> None:
+    """A single window would have been the peak, and a change without effect would have passed."""
     text = playbooks_here.SCHEDULER.replace("[batch-sizes-bimodal clear]", "[]")
     room.library = playbooks_here.library(tmp_path / "more", text.replace("{window: 10s}", f"{{window: {window}}}"))
     room.service.p99 = lambda service: 3.0 if service.now == float(window.rstrip("s")) else 1.2
@@ -655,7 +653,7 @@ def test_what_swings_by_itself_and_falls_back_from_a_peak_proves_nothing(
     assert result.outcome is outcome, result
 
 
-def test_what_is_not_to_be_seen_is_not_mended(room: Room) -> None:
+def test_absent_cause_is_refused(room: Room) -> None:
     room.service.p99 = lambda service: 0.9  # so that the finding which the playbook shall clear is clear
     result = room.run()
     assert result.outcome is Outcome.REFUSED
@@ -686,9 +684,7 @@ def test_a_journal_that_cannot_be_written_changes_nothing(room: Room, monkeypatc
     assert room.service.writes == []
 
 
-def test_a_journal_that_fails_later_does_not_keep_it_from_going_back(
-    room: Room, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_journal_failure_does_not_prevent_rollback(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     plan = room.plan()
     append = room.journal.append
 
@@ -706,7 +702,7 @@ def test_a_journal_that_fails_later_does_not_keep_it_from_going_back(
 
 
 def test_a_disk_that_fails_just_after_the_last_entry(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It stands in the journal that the run has verified itself, and the run was told that it does not."""
+    """The journal has the verification, and the run was informed that it has not."""
     plan, append, failed = room.plan(), room.journal.append, False
 
     def failing(run: str, kind: str, body: object) -> object:
@@ -727,12 +723,12 @@ def test_a_disk_that_fails_just_after_the_last_entry(room: Room, monkeypatch: py
     assert room.recovered() == []
 
 
-def test_a_defect_of_ours_is_told_and_leaves_nothing_half_done(room: Room) -> None:
+def test_defect_is_raised_after_a_rollback(room: Room) -> None:
     def broken(service: Service) -> None:
         if service.writes:
             raise ZeroDivisionError
 
-    room.service.on_look = broken
+    room.service.on_observe = broken
     with pytest.raises(ZeroDivisionError):
         room.run()
     assert room.service.values == BEFORE
@@ -740,14 +736,14 @@ def test_a_defect_of_ours_is_told_and_leaves_nothing_half_done(room: Room) -> No
     assert (run.outcome, "ZeroDivisionError" in run.reason) == (Outcome.ROLLED_BACK, True)
 
 
-def test_stages_are_verified_one_by_one_and_the_whole(room: Room) -> None:
+def test_stages_and_the_whole_are_verified(room: Room) -> None:
     room.service.p99 = lambda service: 0.3 if service.values == {"scheduler": "token-budget", "lanes": True} else 3.0
     result = room.run("test.whole")
     assert result.outcome is Outcome.VERIFIED, result
-    assert room.told.count("stage.verified") == 2
+    assert room.kinds.count("stage.verified") == 2
 
 
-def test_a_stage_that_makes_it_worse_goes_and_the_others_stay(room: Room) -> None:
+def test_worsening_stage_is_undone_and_others_stay(room: Room) -> None:
     room.service.p99 = lambda service: 9.0 if service.values["scheduler"] == "token-budget" else 3.0
     result = room.run("test.whole")
     assert result.outcome is Outcome.PARTLY_ROLLED_BACK
@@ -759,7 +755,7 @@ def test_a_stage_that_makes_it_worse_goes_and_the_others_stay(room: Room) -> Non
 
 
 @pytest.mark.parametrize(("completed", "outcome"), [(60.0, Outcome.REFUSED), (44.0, Outcome.VERIFIED)])
-def test_what_gets_well_by_itself_proves_no_playbook(room: Room, completed: float, outcome: Outcome) -> None:
+def test_recovering_service_is_refused(room: Room, completed: float, outcome: Outcome) -> None:
     """40 requests come in a second, as before the incident; the queue that it left is worked off by itself."""
     room.service.completed = lambda service: completed
     result = room.run()
@@ -788,41 +784,41 @@ class Deep:
         pytest.param(Deep(30.0, 5.0, stays=False), id="no queue stands, and P99 is of what is computed"),
     ],
 )
-def test_while_a_queue_stands_a_stage_is_judged_by_what_is_completed(room: Room, deep: Deep) -> None:
-    """P99 is that of whoever has waited in it then, and rises with its age."""
+def test_stage_with_a_queue_is_judged_by_the_completion_rate(room: Room, deep: Deep) -> None:
+    """P99 is then the waiting time, and rises with the age of the queue."""
 
     def made(service: Service) -> bool:
         return bool(service.values["lanes"])
 
     def p99(service: Service) -> float:
-        mended = service.values == {"scheduler": "token-budget", "lanes": True}
-        return 0.3 if mended else 9.0 if made(service) else 3.0
+        fixed = service.values == {"scheduler": "token-budget", "lanes": True}
+        return 0.3 if fixed else 9.0 if made(service) else 3.0
 
     room.service.p99 = p99
     room.service.completed = lambda service: deep.completed if made(service) else 20.0
     room.service.queue = lambda service: deep.queue if made(service) else 200.0
     result = room.run("test.whole")
     assert result.outcome is (Outcome.VERIFIED if deep.stays else Outcome.ROLLED_BACK), result
-    assert room.told.count("stage.verified") == (2 if deep.stays else 0)
+    assert room.kinds.count("stage.verified") == (2 if deep.stays else 0)
     assert room.service.values["lanes"] is deep.stays
 
 
-def test_what_a_change_takes_out_of_a_queue_first_is_no_measure_of_the_next_stage(room: Room) -> None:
+def test_window_after_a_change_of_a_queue_is_no_reference(room: Room) -> None:
     """Short requests are packed first, and 120 of them are completed in a second; what stays are long ones."""
 
-    def mended(service: Service) -> bool:
+    def fixed(service: Service) -> bool:
         return service.values == {"scheduler": "token-budget", "lanes": True}
 
     def p99(service: Service) -> float:
-        if room.told.count("stage.verified") == 2:
+        if room.kinds.count("stage.verified") == 2:
             return 0.3
-        return 20.0 if mended(service) else 9.0 if service.values["lanes"] else 3.0
+        return 20.0 if fixed(service) else 9.0 if service.values["lanes"] else 3.0
 
     room.service.p99 = p99
-    room.service.completed = lambda service: 30.0 if mended(service) else 120.0 if service.values["lanes"] else 20.0
+    room.service.completed = lambda service: 30.0 if fixed(service) else 120.0 if service.values["lanes"] else 20.0
     room.service.queue = lambda service: 200.0
     result = room.run("test.whole")
-    assert room.told.count("stage.verified") == 2, result
+    assert room.kinds.count("stage.verified") == 2, result
 
 
 @pytest.mark.parametrize(
@@ -834,7 +830,7 @@ def test_what_a_change_takes_out_of_a_queue_first_is_no_measure_of_the_next_stag
         pytest.param(6.3, 20.0, id="a slow service"),
     ],
 )
-def test_who_answers_few_is_watched_for_longer(room: Room, answers: float, window: float) -> None:
+def test_windows_are_longer_at_a_low_request_rate(room: Room, answers: float, window: float) -> None:
     """A P99 needs a hundred answers, before as after."""
     room.service.answers = answers
     result = room.run()
@@ -843,7 +839,7 @@ def test_who_answers_few_is_watched_for_longer(room: Room, answers: float, windo
         msgspec.json.decode(entry.body, type=WindowResult) for entry in room.journal.entries(kinds={"verify.window"})
     ]
     assert {one.ended - one.started for one in proofs} == {window}
-    assert ("before.longer" in room.told) is (window > WINDOW), "whoever waits hears why"
+    assert ("before.longer" in room.kinds) is (window > WINDOW), "the reason is reported"
 
 
 @pytest.mark.parametrize(
@@ -852,42 +848,40 @@ def test_who_answers_few_is_watched_for_longer(room: Room, answers: float, windo
         pytest.param((12.5, 8.2), [10.0, 16.0], id="a queue grows"),
         pytest.param((16.0, 8.0, 5.5), [8.0, 16.0, 20.0], id="and grows"),
         pytest.param((16.0, 13.0), [8.0], id="enough, if not with as many to spare"),
-        pytest.param((16.0, 1.0), [8.0, 20.0], id="nobody is answered any more"),
+        pytest.param((16.0, 1.0), [8.0, 20.0], id="no answers any more"),
     ],
 )
-def test_who_answers_fewer_and_fewer_is_watched_for_longer_again(
-    room: Room, answers: tuple[float, ...], windows: list[float]
-) -> None:
-    """As many each second in each look; what is mended answers as before the rush."""
+def test_windows_grow_with_a_falling_request_rate(room: Room, answers: tuple[float, ...], windows: list[float]) -> None:
+    """As many each second in each look; what is fixed answers as before the rush."""
     coming = iter(answers)
 
-    def look(service: Service) -> None:
+    def observing(service: Service) -> None:
         service.answers = 40.0 if service.writes else next(coming, answers[-1])
 
-    room.service.on_look = look
+    room.service.on_observe = observing
     result = room.run()
     assert result.outcome is (Outcome.VERIFIED if answers[-1] > 5 else Outcome.REFUSED), result
-    told = [msgspec.json.decode(entry.body) for entry in room.journal.entries(kinds={"before.longer"})]
-    assert told == [{"seconds": window, "usual": WINDOW} for window in windows]
+    longer = [msgspec.json.decode(entry.body) for entry in room.journal.entries(kinds={"before.longer"})]
+    assert longer == [{"seconds": window, "usual": WINDOW} for window in windows]
 
 
-def test_who_answers_too_few_is_left_alone_and_told_why(room: Room) -> None:
+def test_too_few_answers_are_refused_with_the_reason(room: Room) -> None:
     room.service.answers = 5.0
     result = room.run()
     assert result.outcome is Outcome.REFUSED, result
     assert "25 observed, 100 are needed (observed for 5 s)" in result.reason
     assert room.service.writes == []
-    assert room.service.now == pytest.approx(10.0), "nobody waits for what would tell nothing"
+    assert room.service.now == pytest.approx(10.0), "no wait for an inconclusive observation"
 
 
-def test_what_was_seen_before_a_refusal_can_be_diagnosed(room: Room) -> None:
+def test_observation_before_a_refusal_can_be_diagnosed(room: Room) -> None:
     room.service.answers, room.service.bundle = 5.0, Bundle(Context("service"), Window(0.0, 1.0))
     result = room.run()
     assert result.outcome is Outcome.REFUSED
     assert result.next_step == f"latdoctor diagnose {room.state}/runs/{result.run}/before.tar.zst"
 
 
-def test_what_was_seen_before_somebody_else_acted_is_no_next_step(room: Room) -> None:
+def test_conflict_suggests_no_diagnosis_of_the_old_observation(room: Room) -> None:
     room.service.bundle = Bundle(Context("service"), Window(0.0, 1.0))
     room.service.on_write = lambda service: service.edit(scheduler="token-budget")
     result = room.run()
@@ -895,7 +889,7 @@ def test_what_was_seen_before_somebody_else_acted_is_no_next_step(room: Room) ->
     assert result.next_step == ""
 
 
-def test_a_whole_that_does_not_succeed_goes_altogether(room: Room) -> None:
+def test_unverified_whole_is_undone_completely(room: Room) -> None:
     no_help(room.service)
     assert room.run("test.whole").outcome is Outcome.ROLLED_BACK
     assert room.service.values == BEFORE

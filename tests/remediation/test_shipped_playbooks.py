@@ -42,7 +42,7 @@ def conditions(playbook: Playbook) -> Iterator[Condition]:
     yield from (one for one in (verify.load, playbook.settle.until) if one is not None)
 
 
-def test_they_are_sound() -> None:
+def test_shipped_playbooks_pass_lint() -> None:
     rules = rule_loader.shipped()
     found = lint(shipped(), {cause.id: cause.expects for cause in rules.causes}, rules.finding)
     assert [str(problem) for problem in found] == []
@@ -58,7 +58,7 @@ def test_rules_and_playbooks_agree() -> None:
     assert twice == []
 
 
-def test_who_mends_the_cause_is_tried_before_who_treats_a_symptom() -> None:
+def test_playbooks_for_a_cause_come_before_those_for_a_symptom() -> None:
     for cause in rule_loader.shipped().causes:
         treats = [shipped().find(name).treats for name in cause.playbooks if not shipped().find(name).stages]
         assert treats == sorted(treats), cause.id
@@ -72,7 +72,7 @@ def signals_shown(*names: str) -> frozenset[str]:
 
 
 @each
-def test_every_condition_is_on_what_the_target_shows(playbook: Playbook) -> None:
+def test_every_condition_uses_signals_of_the_target(playbook: Playbook) -> None:
     for target in playbook.targets:
         seen = signals_shown(*PAGES[target])
         unseen = {signal for condition in conditions(playbook) for signal in signals_of(condition)} - seen
@@ -83,7 +83,7 @@ def test_every_condition_is_on_what_the_target_shows(playbook: Playbook) -> None
 
 
 @each
-def test_it_says_what_a_tired_person_asks(playbook: Playbook) -> None:
+def test_playbook_is_documented_and_verifies_user_impact(playbook: Playbook) -> None:
     assert len(playbook.title) <= 70
     assert len(playbook.explanation) > 100
     assert playbook.references
@@ -92,11 +92,11 @@ def test_it_says_what_a_tired_person_asks(playbook: Playbook) -> None:
     pain = {
         signal for one in playbook.verify.succeed for signal in signals_of(one) if signal.startswith(SYMPTOM_SIGNALS)
     }
-    assert pain, "nobody is helped by a mechanism alone"
+    assert pain, "the verification must include user impact"
 
 
-def test_nothing_that_refuses_requests_is_called_a_low_risk_without_reason() -> None:
-    """The retry budget is: what it refuses is asked again by those who are still there."""
+def test_playbooks_that_drop_requests_have_more_than_low_risk() -> None:
+    """The retry budget has low risk: rejected clients retry."""
     harmless = {one.id for one in PLAYBOOKS if one.risk == Risk.LOW and list(Disruption).index(one.disruption) > 1}
     assert harmless == {"app.governance.retry-budget"}
 
@@ -115,7 +115,7 @@ def _kept(kind: str, end: float) -> int | float:
 
 
 @each
-def test_every_knob_is_there_live_and_takes_its_whole_range(playbook: Playbook) -> None:
+def test_every_server_setting_is_live_and_accepts_its_whole_range(playbook: Playbook) -> None:
     live, config = dict(knobs()), ServerConfig()
     for given in settings(playbook):
         values = parameter_values(playbook, given)
@@ -130,7 +130,7 @@ def test_every_knob_is_there_live_and_takes_its_whole_range(playbook: Playbook) 
 
 
 @each
-def test_every_knob_of_the_router_is_there(playbook: Playbook) -> None:
+def test_every_router_setting_exists(playbook: Playbook) -> None:
     for given in settings(playbook):
         for step in playbook.steps:
             if step.action == "router.config.set":
@@ -138,7 +138,7 @@ def test_every_knob_of_the_router_is_there(playbook: Playbook) -> None:
                 assert RouterConfig(**asked)
 
 
-def test_a_knob_that_is_not_there_would_be_noticed() -> None:
+def test_an_unknown_setting_is_rejected() -> None:
     with pytest.raises(UsageError):
         patched(ServerConfig(), {"batching": {"max_batch": 3}})
 
@@ -163,7 +163,7 @@ def observed(incident: str) -> Observation:
 
 
 @pytest.mark.parametrize(("incident", "name"), RECORDED)
-def test_in_a_recorded_incident_all_that_judges_it_is_seen_and_nothing_has_helped_yet(incident: str, name: str) -> None:
+def test_recorded_incident_has_all_signals_and_is_not_verified(incident: str, name: str) -> None:
     playbook, seen = shipped().find(name), observed(incident)
     assert [evaluate_all(one, seen, seen.values).status for one in playbook.preconditions] == [HOLDS] * len(
         playbook.preconditions

@@ -32,30 +32,30 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("url", SAME)
-def test_this_machine_has_many_names(url: str) -> None:
+def test_loopback_names_share_one_key(url: str) -> None:
     assert Target("one", "reference", admin=url).key == Target("other", "http", admin=HERE).key
 
 
 @pytest.mark.parametrize("url", OTHERS)
-def test_what_is_another_has_another_key(url: str) -> None:
+def test_other_hosts_have_other_keys(url: str) -> None:
     assert canonical_url(url) != canonical_url(HERE)
 
 
-def test_a_port_that_is_not_written_is_the_usual_one() -> None:
+def test_default_port_is_explicit() -> None:
     assert canonical_url("http://Host") == canonical_url("http://host:80/")
     assert canonical_url("https://host") == canonical_url("https://host:443")
 
 
 @pytest.mark.parametrize("text", ["", "pid 12", "memory", "http://[::1", "http://h:99999", "http://h:x"])
-def test_what_is_no_address_stays_as_it_is(text: str) -> None:
+def test_text_that_is_no_url_is_unchanged(text: str) -> None:
     assert canonical_url(text) == text
 
 
-def test_a_process_is_known_by_its_number_and_its_beginning() -> None:
+def test_process_key_has_pid_and_start() -> None:
     assert Target("p", "process", pid=12, started=7.0).key != Target("p", "process", pid=12, started=8.0).key
 
 
-def test_a_place_is_host_and_port() -> None:
+def test_host_and_port_of_a_url() -> None:
     assert host_and_port("http://LocalHost:8000/a") == "127.0.0.1:8000" != host_and_port("http://127.0.0.1:8001")
     assert host_and_port("http://[2001:DB8::0:1]") == "[2001:db8::1]:80"
 

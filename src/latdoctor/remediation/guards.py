@@ -174,7 +174,7 @@ def _has_changes(facts: GuardInput) -> Refusal | None:
     if facts.plan.changes:
         return None
     reason = "the target already has all values of the plan"
-    return Refusal(Reason.NO_CHANGE, reason, "look for another cause: latdoctor diagnose")
+    return Refusal(Reason.NO_CHANGE, reason, "find another cause: latdoctor diagnose")
 
 
 def _attempts(facts: GuardInput) -> list[RunState]:

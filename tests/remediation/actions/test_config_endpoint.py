@@ -30,7 +30,7 @@ def state_of(access: Access) -> State:
     return SERVER_CONFIG.resource(access, SERVER_CONFIG.resource_id(access.target, {})).read(Deadline.after(10))
 
 
-def test_only_what_can_be_turned_live_is_a_knob(access: Access) -> None:
+def test_only_live_settings_are_fields(access: Access) -> None:
     state = state_of(access)
     assert state.values["batching.scheduler"] == "token-budget"
     assert state.values["batching.buckets"] == "[64,128,256,384,512]"
@@ -63,7 +63,7 @@ GOOD: list[tuple[str, str, Value, Value]] = [
 
 
 @pytest.mark.parametrize(("name", "text", "now", "value"), GOOD)
-def test_a_value_is_typed_as_it_stands(name: str, text: str, now: Value, value: Value) -> None:
+def test_value_has_the_type_of_the_current_one(name: str, text: str, now: Value, value: Value) -> None:
     found = field_values.parse(name, text, now)
     assert (found, type(found)) == (value, type(value))
 
@@ -84,13 +84,13 @@ BAD: list[tuple[str, str, Value, str]] = [
 
 
 @pytest.mark.parametrize(("name", "text", "now", "why"), BAD)
-def test_a_value_that_cannot_be_is_refused(name: str, text: str, now: Value, why: str) -> None:
+def test_invalid_value_is_rejected(name: str, text: str, now: Value, why: str) -> None:
     with pytest.raises(UsageError, match=why) as raised:
         field_values.parse(name, text, now)
     assert len(str(raised.value)) < 1000
 
 
-def test_a_weight_is_a_number_or_is_taken_away() -> None:
+def test_weight_is_a_number_or_removed() -> None:
     state = State({"weights.r1": 0.5, "weights.r2": None}, '"1"')
     assert ROUTER_CONFIG.desired_values({"weights.r1": "null", "weights.r2": "20%"}, state) == {
         "weights.r1": None,
@@ -102,13 +102,13 @@ def test_a_weight_is_a_number_or_is_taken_away() -> None:
         ROUTER_CONFIG.desired_values({"weights.r3": "1"}, state)
 
 
-def test_arguments_are_looked_at_without_a_target() -> None:
+def test_config_arguments_are_checked_without_a_target() -> None:
     assert list(SERVER_CONFIG.check_arguments({"batching.max_wait_ms": "$wait", "weights.r-1.x": "1"})) == []
     assert list(SERVER_CONFIG.check_arguments({}))
     assert len(list(SERVER_CONFIG.check_arguments({"Batching": "1", "a.b;c": "1"}))) == 2
 
 
-def test_a_patch_holds_our_fields_only() -> None:
+def test_patch_contains_only_our_fields() -> None:
     assert merge_patch({"batching.buckets": "[1,2]", "batching.age_ms": 5, "sticky": True, "weights.a.b": None}) == {
         "batching": {"buckets": [1, 2], "age_ms": 5},
         "sticky": True,
@@ -117,12 +117,12 @@ def test_a_patch_holds_our_fields_only() -> None:
 
 
 @pytest.mark.parametrize("whole", [{"a": {"b": {}}}, {"a": {"b": float("nan")}}])
-def test_what_is_no_configuration_is_refused(whole: dict[str, object]) -> None:
+def test_invalid_configuration_is_refused(whole: dict[str, object]) -> None:
     with pytest.raises(Refused, match="not a configuration"):
         flatten(whole, "x")
 
 
-def test_the_target_refuses_what_it_cannot(access: Access) -> None:
+def test_target_rejects_invalid_configuration(access: Access) -> None:
     resource = SERVER_CONFIG.resource(access, SERVER_CONFIG.resource_id(access.target, {}))
     before = resource.read(Deadline.after(10))
     with pytest.raises(Refused, match="configuration is not valid"):
@@ -133,12 +133,12 @@ def test_the_target_refuses_what_it_cannot(access: Access) -> None:
 @pytest.mark.parametrize(
     "admin", ["", "127.0.0.1:1", "ftp://a", "http://", "http://u:p@h/", "http://h?x=1", "http://h\n"]
 )
-def test_an_address_that_is_none_is_refused(admin: str) -> None:
+def test_invalid_admin_url_is_rejected(admin: str) -> None:
     with pytest.raises(UsageError) as raised:
         SERVER_CONFIG.resource_id(Target("x", "reference", admin=admin), {})
     assert "u:p" not in str(raised.value)
 
 
-def test_it_is_listed() -> None:
+def test_actions_are_found_by_name() -> None:
     assert find_action("server.config.set") is SERVER_CONFIG
     assert find_action("nothing") is None

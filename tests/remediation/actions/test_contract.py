@@ -1,4 +1,4 @@
-"""What every action keeps to: planned by reading, made once, taken back, and never over what others have set."""
+"""The contract of every action: planned by reading, applied once, undone, never overwriting other clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def writes(world: World) -> int:
     return sum(not first.startswith(b"GET") for first in world.wire.seen) if world.wire else 0
 
 
-def test_every_action_has_a_world_and_a_name_of_its_own() -> None:
+def test_every_action_has_a_fixture_and_a_unique_name() -> None:
     names = [one.name for one in ACTIONS]
     assert {name.split()[0] for name in WORLDS} == set(names)
     assert len(names) == len(set(names))
@@ -50,7 +50,7 @@ def test_every_action_has_a_world_and_a_name_of_its_own() -> None:
         assert one.undos <= set(Undo)
 
 
-def test_it_is_made_and_taken_back(world: World) -> None:
+def test_change_is_applied_and_undone(world: World) -> None:
     change = world.planned()
     assert world.values(change) == change.before
     assert bring(world, change, ChangeState.AFTER)
@@ -60,7 +60,7 @@ def test_it_is_made_and_taken_back(world: World) -> None:
         assert world.values(change) == change.before
 
 
-def test_doing_it_twice_does_nothing_more(world: World) -> None:
+def test_applying_twice_is_idempotent(world: World) -> None:
     change = world.planned()
     for to in (ChangeState.AFTER, ChangeState.BEFORE) if world.undo == "restore" else (ChangeState.AFTER,):
         bring(world, change, to)
@@ -74,7 +74,7 @@ def test_planning_writes_nothing(world: World) -> None:
     assert writes(world) == 0
 
 
-def test_what_others_have_set_is_theirs(world: World) -> None:
+def test_values_of_other_clients_are_not_overwritten(world: World) -> None:
     if world.ours is None:
         pytest.skip("it has two values only: whatever others set is before or after")
     change = world.planned()
@@ -89,9 +89,9 @@ def test_what_others_have_set_is_theirs(world: World) -> None:
     assert writes(world) == 0
 
 
-def test_what_others_set_while_we_write_is_theirs(world: World) -> None:
+def test_concurrent_write_of_another_client_is_not_overwritten(world: World) -> None:
     if world.ours is None or world.wire is None:
-        pytest.skip("nobody can come between")
+        pytest.skip("no concurrent client is possible")
     change = world.planned()
     world.wire.before = world.ours
     if change.caution:
@@ -101,12 +101,12 @@ def test_what_others_set_while_we_write_is_theirs(world: World) -> None:
     assert world.values(change) not in (change.before, change.after)
 
 
-def test_what_others_set_beside_it_stays(world: World) -> None:
+def test_other_fields_of_other_clients_stay(world: World) -> None:
     if world.other is None:
         pytest.skip("there is nothing beside it")
     change = world.planned()
     if world.wire is not None and not change.caution:
-        world.wire.before = world.other  # between our look and our writing
+        world.wire.before = world.other  # between our read and our write
     else:
         world.other()
     assert bring(world, change, ChangeState.AFTER)
@@ -118,7 +118,7 @@ def test_what_others_set_beside_it_stays(world: World) -> None:
 
 
 @pytest.mark.parametrize("to", [ChangeState.AFTER, ChangeState.BEFORE])
-def test_a_lost_answer_is_settled_by_looking(world: World, to: ChangeState) -> None:
+def test_lost_response_is_resolved_by_reading(world: World, to: ChangeState) -> None:
     if world.wire is None or (to is ChangeState.BEFORE and world.undo != "restore"):
         pytest.skip("no answer can be lost")
     change = world.planned()
@@ -134,7 +134,7 @@ def test_a_lost_answer_is_settled_by_looking(world: World, to: ChangeState) -> N
 
 
 @pytest.mark.parametrize("first", [b"", b"GET"])
-def test_a_server_that_hangs_is_unreachable_in_time(world: World, first: bytes) -> None:
+def test_hanging_server_is_unreachable_within_the_deadline(world: World, first: bytes) -> None:
     if world.wire is None:
         pytest.skip("nothing can hang")
     change = world.planned()
@@ -146,7 +146,7 @@ def test_a_server_that_hangs_is_unreachable_in_time(world: World, first: bytes) 
     assert TOKEN not in str(raised.value) + repr(raised.value)
 
 
-def test_a_person_can_do_it_by_hand(world: World) -> None:
+def test_manual_command_has_the_same_effect(world: World) -> None:
     change = world.planned()
     wanted = change.after
     if world.undo == "restore":
@@ -165,7 +165,7 @@ def test_a_person_can_do_it_by_hand(world: World) -> None:
     assert world.values(change) == wanted
 
 
-def test_what_is_wrong_is_told_without_a_target(world: World) -> None:
+def test_arguments_are_checked_without_a_target(world: World) -> None:
     assert list(world.action.check_arguments({**world.given, "nonsense!": "1"}))
 
 

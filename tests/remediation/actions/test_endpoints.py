@@ -24,7 +24,7 @@ def soon() -> Deadline:
     return Deadline.after(PATIENCE)
 
 
-def test_what_was_done_has_no_way_back() -> None:
+def test_operation_counter_cannot_be_set_back() -> None:
     with Running() as server:
         access = Access(Target("lab", "reference", admin=server.url), Secret(TOKEN))
         endpoint = WARM_UP.resource(access, WARM_UP.resource_id(access.target, {}))
@@ -42,7 +42,7 @@ def test_what_was_done_has_no_way_back() -> None:
         assert endpoint.read(soon()) == state
 
 
-def test_two_acts_of_one_plan_follow_each_other() -> None:
+def test_two_operations_of_one_plan_are_consecutive() -> None:
     state = State({"draining": False, "warm_ups": 3, "worker_restarts": 0, "reloads": 0}, '"v"')
     assert WARM_UP.desired_values({}, state) == {"warm_ups": 4}
     assert RELOAD.desired_values({}, state) == {"reloads": 1}
@@ -53,7 +53,7 @@ def test_two_acts_of_one_plan_follow_each_other() -> None:
     assert list(WARM_UP.check_arguments({"x": "1"}))
 
 
-def test_a_replica_that_drains_is_waited_for_and_not_told_again() -> None:
+def test_draining_replica_is_not_replaced_again() -> None:
     with routed() as (fleet, url):
         target = Target("lab", "reference-router", admin=url)
         access = Access(target, Secret(TOKEN))
@@ -69,7 +69,7 @@ def test_a_replica_that_drains_is_waited_for_and_not_told_again() -> None:
             REPLACE_REPLICA.desired_values({"replica": "b.2"}, state)
 
 
-def test_a_new_process_that_does_not_come_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_new_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with routed() as (fleet, url):
         target = Target("lab", "reference-router", admin=url)
         replicas = REPLACE_REPLICA.resource(Access(target, Secret(TOKEN)), REPLACE_REPLICA.resource_id(target, {}))
@@ -80,7 +80,7 @@ def test_a_new_process_that_does_not_come_is_reported(monkeypatch: pytest.Monkey
         assert fleet.known("a").starts == 1
 
 
-def test_a_page_without_a_tag_says_what_it_cannot_promise() -> None:
+def test_page_without_etag_has_a_warning() -> None:
     with json_page("PUT", tagged=False)() as world:
         change = world.planned()
         assert "another client" in change.caution
@@ -92,7 +92,7 @@ def test_a_page_without_a_tag_says_what_it_cannot_promise() -> None:
         assert world.planned().caution == ""
 
 
-def test_a_weak_tag_is_none() -> None:
+def test_weak_etag_is_ignored() -> None:
     with json_served() as server:
         access = Access(Target("page", "http", allow=(server.url,)), Secret())
         page = SET_JSON.resource(access, f"PATCH {server.url}/x")
@@ -104,7 +104,7 @@ def test_a_weak_tag_is_none() -> None:
     assert state.version.startswith("sha256:")
 
 
-def test_only_what_is_allowed_is_asked() -> None:
+def test_only_allowed_urls_are_requested() -> None:
     with json_served() as server:
         allow = (f"{server.url}/things",)
         target = Target("page", "http", allow=allow)
@@ -118,7 +118,7 @@ def test_only_what_is_allowed_is_asked() -> None:
         assert server.tokens == set()
 
 
-def test_a_name_for_this_machine_is_refused_unless_it_is_listed() -> None:
+def test_name_of_this_machine_is_refused_unless_listed() -> None:
     with json_served() as server, pytest.MonkeyPatch.context() as patched:
         patched.setattr("latdoctor.remediation.admin_api.resolve_host", lambda *_: ["127.0.0.1"])
         named = server.url.replace("127.0.0.1", "config.example")
@@ -133,7 +133,7 @@ def test_a_name_for_this_machine_is_refused_unless_it_is_listed() -> None:
         assert server.tokens == {f"Bearer {TOKEN}"}
 
 
-def test_which_fields_of_a_page_can_be_set() -> None:
+def test_settable_fields_of_a_page() -> None:
     whole = {
         "a": 1,
         "b": None,
@@ -164,7 +164,7 @@ def test_which_fields_of_a_page_can_be_set() -> None:
     {"url": "http://h/", "set.a b": "1"},
     {"url": "http://h/", "a": "1"},
 ])  # fmt: skip
-def test_arguments_of_a_page_are_looked_at(given: dict[str, str]) -> None:
+def test_arguments_of_a_page_are_checked(given: dict[str, str]) -> None:
     assert list(SET_JSON.check_arguments(given))
 
 
@@ -187,7 +187,7 @@ ENDPOINTS = [
     ("module", "action", "target", "arguments"), ENDPOINTS, ids=lambda one: getattr(one, "name", "")
 )
 @given(bodies=some.lists(BODIES, min_size=1, max_size=3), tag=some.sampled_from(["", '"1"', 'W/"1"']))
-def test_any_answer_is_a_state_or_a_typed_error(
+def test_any_response_is_a_state_or_a_typed_error(
     module: object, action: object, target: Target, arguments: dict[str, str], bodies: list[bytes], tag: str
 ) -> None:
     left = [*bodies]

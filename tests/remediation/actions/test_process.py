@@ -63,7 +63,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("action", "given"), OTHERS, ids=lambda one: getattr(one, "name", ""))
-def test_a_process_that_has_the_number_now_is_left_alone(target: Target, action: object, given: dict[str, str]) -> None:
+def test_process_with_reused_pid_is_left_alone(target: Target, action: object, given: dict[str, str]) -> None:
     """As after a reboot, or when the numbers have come round."""
     reused = structs.replace(target, started=target.started + 1)
     resource = action.resource(Access(reused, Secret()), "")  # type: ignore[attr-defined]
@@ -86,12 +86,12 @@ def test_a_process_that_has_the_number_now_is_left_alone(target: Target, action:
 
 
 @pytest.mark.parametrize(("pid", "began"), [(0, 5.0), (1, 5.0), (-1, 5.0), (12345, 0.0)])
-def test_which_process_it_is_must_be_told(pid: int, began: float) -> None:
+def test_target_must_name_its_process(pid: int, began: float) -> None:
     with pytest.raises(UsageError, match="names no process"):
         AFFINITY.resource_id(Target("x", "process", pid=pid, started=began), {})
 
 
-def test_one_that_has_ended_and_is_not_buried_has_ended() -> None:
+def test_zombie_has_ended() -> None:
     process = subprocess.Popen([sys.executable, "-c", ""])
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert Process(process.pid, started(process.pid)).state() is None
@@ -126,7 +126,7 @@ CHANGE = Change("step", "x", "x", (Field("x", "old", "new"),), "restore", "old")
     (ChangeState.BEFORE, ChangeState.BEFORE),
     (ChangeState.BEFORE, ChangeState.AFTER),
 ])  # fmt: skip
-def test_whoever_was_killed_between_two_threads_can_go_either_way(
+def test_interrupted_write_can_be_completed_or_undone(
     target: Target, written: int, first: ChangeState, then: ChangeState
 ) -> None:
     at = Threads(target, *(["old"] * 3 if first is ChangeState.AFTER else ["new"] * 3))
@@ -141,7 +141,7 @@ def test_whoever_was_killed_between_two_threads_can_go_either_way(
     assert set(at.values.values()) == {"new" if then is ChangeState.AFTER else "old"}
 
 
-def test_a_thread_that_somebody_else_has_set_is_theirs(target: Target) -> None:
+def test_thread_set_by_another_client_is_a_conflict(target: Target) -> None:
     at = Threads(target, "old", "theirs", "new")
     with pytest.raises(Conflict, match=r"new \| old \| theirs"):
         ensure(CHANGE, ChangeState.BEFORE, at.resource, soon())
@@ -156,15 +156,15 @@ def test_threads_that_differ_cannot_be_planned(target: Target) -> None:
         NICE.desired_values({"nice": "19"}, state)
 
 
-def test_what_was_set_meanwhile_is_seen(target: Target) -> None:
+def test_concurrent_change_is_detected(target: Target) -> None:
     at = Threads(target, "old", "old", "old")
     with pytest.raises(Contended):
         at.resource.write({"x": "new"}, "other", soon())
     assert set(at.values.values()) == {"old"}
 
 
-def test_what_the_kernel_gives_otherwise_is_put_back(target: Target) -> None:
-    """As where a cgroup has fewer processors than were asked for."""
+def test_value_not_applied_by_the_kernel_is_restored(target: Target) -> None:
+    """As in a cgroup with fewer CPUs than requested."""
     at = Threads(target, "old", "old", "old")
     real = at.put
     object.__setattr__(at.resource, "put", lambda thread, value: real(thread, "less" if value == "new" else value))
@@ -174,19 +174,19 @@ def test_what_the_kernel_gives_otherwise_is_put_back(target: Target) -> None:
 
 
 @given(some.frozensets(some.integers(0, 300), min_size=1))
-def test_a_set_of_processors_has_one_text(numbers: frozenset[int]) -> None:
+def test_cpu_set_has_one_text(numbers: frozenset[int]) -> None:
     assert parse_cpu_list(format_cpu_list(numbers)) == numbers
     assert format_cpu_list(parse_cpu_list(format_cpu_list(numbers))) == format_cpu_list(numbers)
 
 
 @pytest.mark.parametrize("text", ["", "-1", "3-1", "0-99999", "1,,2", "a", "0-8192", "1-2-3", "0x1", "١"])
-def test_what_is_no_set_of_processors(text: str) -> None:
+def test_invalid_cpu_lists_are_rejected(text: str) -> None:
     with pytest.raises(UsageError):
         parse_cpu_list(text)
     assert list(AFFINITY.check_arguments({"cpus": text}))
 
 
-def test_a_processor_that_is_not_there_is_refused(target: Target) -> None:
+def test_unavailable_cpu_is_refused(target: Target) -> None:
     resource = AFFINITY.resource(Access(target, Secret()), "")
     before = resource.read(soon())
     with pytest.raises(Refused):
@@ -194,7 +194,7 @@ def test_a_processor_that_is_not_there_is_refused(target: Target) -> None:
     assert resource.read(soon()) == before
 
 
-def test_nice_is_planned_only_where_it_can_be_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nice_is_planned_only_if_it_can_be_undone(monkeypatch: pytest.MonkeyPatch) -> None:
     state = State({"nice": 0}, "0")
     monkeypatch.setattr(process_scheduling, "lowest_permitted_nice", lambda: 20)
     with pytest.raises(UsageError, match="could not be undone"):
@@ -213,14 +213,14 @@ def test_nice_is_planned_only_where_it_can_be_taken_back(monkeypatch: pytest.Mon
     (False, 40, -20),
     (False, -1, -20),
 ])  # fmt: skip
-def test_how_low_nice_may_go(monkeypatch: pytest.MonkeyPatch, privileged: bool, limit: int, lowest: int) -> None:
+def test_lowest_permitted_nice(monkeypatch: pytest.MonkeyPatch, privileged: bool, limit: int, lowest: int) -> None:
     monkeypatch.setattr(process_scheduling, "_has_cap_sys_nice", lambda: privileged)
     monkeypatch.setattr(process_scheduling.resource, "getrlimit", lambda _: (limit, limit))
     assert lowest_permitted_nice() == lowest
 
 
 @pytest.mark.parametrize("level", ["", "20", "-21", "1.5", "5ms", "high"])
-def test_what_is_no_level(level: str) -> None:
+def test_invalid_nice_is_rejected(level: str) -> None:
     assert list(NICE.check_arguments({"nice": level}))
 
 
@@ -233,7 +233,7 @@ def test_no_other_signal_can_be_sent(given: dict[str, str]) -> None:
         SIGNAL.desired_values(given, State({"running": True}))
 
 
-def test_a_hang_up_is_sent_once(target: Target) -> None:
+def test_sighup_is_sent_once(target: Target) -> None:
     resource = SIGNAL.resource(Access(target, Secret()), "")
     wanted = SIGNAL.desired_values({"signal": "SIGHUP"}, resource.read(soon()))
     change = Change("step", SIGNAL.name, "x", (Field("hung-up", False, wanted["hung-up"]),), "irreversible")
@@ -242,7 +242,7 @@ def test_a_hang_up_is_sent_once(target: Target) -> None:
     assert os.waitid(os.P_PID, target.pid, os.WEXITED | os.WNOWAIT).si_status == signal.SIGHUP
 
 
-def test_what_has_ended_is_not_brought_back(target: Target) -> None:
+def test_ended_process_cannot_be_restored(target: Target) -> None:
     resource = ProcessState(Process.of(target))
     resource.write({"running": False}, "", soon())
     with pytest.raises(Refused, match="cannot be undone"):
@@ -253,7 +253,7 @@ def test_what_has_ended_is_not_brought_back(target: Target) -> None:
 DEAF = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); sys.stdin.read()"
 
 
-def test_one_that_does_not_listen_is_told_once_and_reported() -> None:
+def test_process_that_ignores_a_signal_is_reported() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", DEAF], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,4 +1,4 @@
-"""For each action a target of its own, and what somebody else may do to it meanwhile."""
+"""A target for each action, with concurrent edits by another client."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ ANY = {**ADMIN, "if-match": "*"}
 
 @dataclass
 class World:
-    """`ours` and `other`: somebody else's edits, of the field that we change and of another; `kept`: of the latter,
-    whether it still stands. `done`: how often the target has done what was asked."""
+    """`ours` and `other`: edits by another client, of the field that we change and of another one. `kept`: whether the
+    latter is still in effect. `done`: how often the target has executed the request."""
 
     name: str
     given: Mapping[str, str]
@@ -400,7 +400,7 @@ class _JsonHandler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *_: object) -> None:
-        """Nobody reads it."""
+        """No log."""
 
 
 def _merged(whole: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:

@@ -53,7 +53,7 @@ STATUSES = {
     412: Contended,
     **dict.fromkeys((500, 502, 503, 504), Unreachable),
 }
-HIDDEN = CANARY[:5] + "\u200b" + CANARY[5:]  # a character that nobody sees, and that is cleaned away
+HIDDEN = CANARY[:5] + "\u200b" + CANARY[5:]  # an invisible character that is removed
 BODIES = {
     "text": f"you sent Bearer {CANARY} to me".encode(),
     "hidden": HIDDEN.encode(),
@@ -79,7 +79,7 @@ def test_a_status_is_an_error_of_a_kind(status: int, kind: type[LatdoctorError])
 
 @pytest.mark.parametrize("status", [409, 412, 500, 302])
 @pytest.mark.parametrize("body", BODIES.values(), ids=BODIES.keys())
-def test_what_a_server_repeats_is_not_told(status: int, body: bytes) -> None:
+def test_echoed_token_is_not_reported(status: int, body: bytes) -> None:
     with serving(answering(status, body)) as server, pytest.raises(LatdoctorError) as raised:
         ask(server.url)
     says_nothing(raised.value)
@@ -87,7 +87,7 @@ def test_what_a_server_repeats_is_not_told(status: int, body: bytes) -> None:
     assert len(str(raised.value)) < 600
 
 
-def test_an_answer_and_its_tag() -> None:
+def test_response_and_its_etag() -> None:
     with serving(answering(200, b'{"a": 1}', 'etag: "v"')) as server:
         answer = ask(server.url)
     assert json_object(answer, server.url) == {"a": 1}
@@ -101,12 +101,12 @@ def test_an_answer_and_its_tag() -> None:
 
 
 @pytest.mark.parametrize("tag", ['"' + "x" * 300 + '"', '"\u00e9"', '"\t"', ""])
-def test_a_tag_that_cannot_be_named_is_none(tag: str) -> None:
+def test_unusable_etag_is_ignored(tag: str) -> None:
     with serving(answering(200, b"{}", f"etag: {tag}")) as server:
         assert ask(server.url).version == ""
 
 
-def test_a_change_names_what_it_is_made_for() -> None:
+def test_write_names_its_etag() -> None:
     with serving(answering(204)) as server:
         ask(server.url, "PATCH", b'{"a":1}')
     (asked,) = server.seen
@@ -146,13 +146,13 @@ ENDLESS = {
 
 
 @pytest.mark.parametrize("serve", ENDLESS.values(), ids=ENDLESS.keys())
-def test_who_never_ends_is_left_at_the_deadline(serve: Callable[[socket.socket, threading.Event], None]) -> None:
+def test_endless_response_is_abandoned_at_the_deadline(serve: Callable[[socket.socket, threading.Event], None]) -> None:
     with serving(serve) as server, pytest.raises(Unreachable, match="did not answer within 300 ms") as raised:
         ask(server.url, seconds=SHORT)
     says_nothing(raised.value)
 
 
-def test_of_a_change_that_was_made_the_answer_is_not_waited_for() -> None:
+def test_response_body_of_a_write_is_not_awaited() -> None:
     with serving(ENDLESS["body"]) as server:
         assert ask(server.url, "PATCH", b"{}") == AdminResponse(b"", "")
 
@@ -168,13 +168,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("said", BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_answer_tells_nothing_of_what_was_done(said: bytes) -> None:
+def test_broken_response_is_unreachable(said: bytes) -> None:
     with serving(lambda client, _: client.sendall(said)) as server, pytest.raises(Unreachable) as raised:
         ask(server.url)
     says_nothing(raised.value)
 
 
-def test_nobody_there() -> None:
+def test_connection_refused_is_unreachable() -> None:
     with serving(hangs) as server:
         pass
     with pytest.raises(Unreachable, match="cannot be reached") as raised:
@@ -182,14 +182,14 @@ def test_nobody_there() -> None:
     says_nothing(raised.value)
 
 
-def test_an_answer_that_is_too_large_is_refused() -> None:
+def test_too_large_response_is_refused() -> None:
     with serving(answering(200, b" " * (MAX_BYTES + 1))) as server, pytest.raises(Refused, match="more than 1 MiB"):
         ask(server.url)
     with serving(answering(200, b" " * MAX_BYTES)) as server:
         assert len(ask(server.url).body) == MAX_BYTES
 
 
-def test_an_answer_that_could_swell_is_refused() -> None:
+def test_compressed_response_is_refused() -> None:
     with serving(answering(200, b"\x1f\x8b", "content-encoding: gzip")) as server:
         with pytest.raises(Refused, match="compressed"):
             ask(server.url)
@@ -197,20 +197,20 @@ def test_an_answer_that_could_swell_is_refused() -> None:
 
 
 @pytest.mark.parametrize("token", [CANARY + "\n", CANARY + "\r\nx: y", CANARY + "\0", CANARY + "\ud800"])
-def test_a_token_that_cannot_be_sent_is_not_told(token: str) -> None:
+def test_unsendable_token_is_not_reported(token: str) -> None:
     with serving(answering(200, b"{}")) as server, pytest.raises(Unreachable, match="cannot be sent") as raised:
         ask(server.url, token=Secret(token))
     assert server.seen == []
     says_nothing(raised.value)
 
 
-def test_without_time_nothing_is_asked() -> None:
+def test_nothing_is_sent_after_the_deadline() -> None:
     with serving(answering(200)) as server, pytest.raises(Unreachable, match="no time left"):
         ask(server.url, seconds=0)
     assert server.seen == []
 
 
-def test_who_was_left_behind_sends_nothing_any_more() -> None:
+def test_abandoned_request_sends_nothing() -> None:
     """Else a change could be made after it was said that it was not."""
     go_on, left = threading.Event(), threading.Event()
 
@@ -229,13 +229,13 @@ def test_who_was_left_behind_sends_nothing_any_more() -> None:
         assert server.seen == []
 
 
-def test_it_goes_to_the_address_that_was_judged_and_by_its_name() -> None:
+def test_request_goes_to_the_checked_address_with_its_host_name() -> None:
     with serving(answering(200, b"{}")) as server:
         ask(f"http://name.invalid:{server.port}/x", place=lambda _: "127.0.0.1")
     assert f"host: name.invalid:{server.port}\r\n".encode() in server.seen[0].lower()
 
 
-def test_what_forbids_the_place_is_told() -> None:
+def test_refusal_of_the_address_is_raised() -> None:
     def nowhere(_: str) -> str:
         raise Refused("not there")
 
@@ -256,7 +256,7 @@ def test_any_body_is_an_object_or_refused(body: bytes) -> None:
 
 
 @given(some.binary(max_size=300))
-def test_any_refusal_is_told_in_one_clean_line(body: bytes) -> None:
-    told = admin_api._error_detail(body, TOKEN)
-    assert len(told) <= 300
-    assert told == clean(told)
+def test_any_error_detail_is_one_clean_line(body: bytes) -> None:
+    detail = admin_api._error_detail(body, TOKEN)
+    assert len(detail) <= 300
+    assert detail == clean(detail)

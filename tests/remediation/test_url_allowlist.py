@@ -40,12 +40,12 @@ BAD = [
 
 
 @pytest.mark.parametrize("url", GOOD)
-def test_what_is_listed_may_be_changed(url: str) -> None:
+def test_listed_urls_are_allowed(url: str) -> None:
     assert require_allowed(url, ALLOW) == url
 
 
 @pytest.mark.parametrize("url", BAD)
-def test_nothing_else_may(url: str) -> None:
+def test_other_urls_are_refused(url: str) -> None:
     with pytest.raises(UsageError) as raised:
         require_allowed(url, ALLOW)
     assert "u:p" not in str(raised.value)
@@ -76,14 +76,14 @@ PRIVATE = [
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_a_name_that_leads_inside_is_refused(address: str) -> None:
+def test_name_that_resolves_to_a_private_address_is_refused(address: str) -> None:
     with pytest.raises(Refused, match="not public"):
         resolve_allowed("https://config.example/apps", ALLOW, lambda *_: [address])
     with pytest.raises(Refused, match="not public"):  # one of several is enough
         resolve_allowed("https://config.example/apps", ALLOW, lambda *_: ["93.184.216.34", address])
 
 
-def test_what_was_judged_is_where_it_goes() -> None:
+def test_checked_address_is_the_one_connected_to() -> None:
     asked: list[tuple[str, int]] = []
 
     def resolve(host: str, port: int) -> list[str]:
@@ -100,7 +100,7 @@ def test_what_was_judged_is_where_it_goes() -> None:
     ("http://localhost:9000/a/b", "::1"),
     ("https://config.example/apps", "10.0.0.5"),
 ])  # fmt: skip
-def test_an_address_that_is_listed_itself_is_meant(url: str, address: str) -> None:
+def test_listed_private_address_is_allowed(url: str, address: str) -> None:
     assert resolve_allowed(url, ALLOW, lambda *_: [address]) == address
 
 

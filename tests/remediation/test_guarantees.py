@@ -31,14 +31,14 @@ def room() -> Iterator[Room]:
 
 
 def lasted(room: Room) -> float:
-    """Seconds from the beginning of the taking back to the end of the run, by its journal."""
+    """Seconds from the start of the rollback to the end of the run, by its journal."""
     entries = room.journal.entries()
     begun, closed = (next(e for e in entries if e.kind == kind) for kind in ("rollback.begun", "run.closed"))
     return closed.monotonic - begun.monotonic
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_a_target_that_answers_within_2_s_is_as_before_within_30_s(room: Room, seed: int) -> None:
+def test_rollback_takes_at_most_30_s_if_the_target_answers_within_2_s(room: Room, seed: int) -> None:
     """Both changes of a run, each reading and writing as slow as that, replies lost and others writing beside it."""
     chance = random.Random(seed)
     no_help(room.service)
@@ -61,8 +61,8 @@ def test_a_target_that_answers_within_2_s_is_as_before_within_30_s(room: Room, s
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_target_that_hangs_is_told_of_within_35_s(room: Room, seed: int) -> None:
-    """From some look after the first change on, or from some exchange while it is taken back."""
+def test_hanging_target_is_reported_within_35_s(room: Room, seed: int) -> None:
+    """From some look after the first change on, or from some exchange during the rollback."""
     chance = random.Random(seed)
     no_help(room.service)
     when = chance.randrange(1, 4 if seed % 2 else 6)
@@ -70,17 +70,17 @@ def test_a_target_that_hangs_is_told_of_within_35_s(room: Room, seed: int) -> No
 
     def hang(service: Service) -> None:
         nonlocal met
-        met += "rollback.begun" in room.told if seed % 2 else bool(service.writes)
+        met += "rollback.begun" in room.kinds if seed % 2 else bool(service.writes)
         service.hangs = met >= when
 
-    room.service.on_look = room.service.on_answer = hang
+    room.service.on_observe = room.service.on_answer = hang
     result = room.run("test.whole")
     assert result.outcome is Outcome.INCOMPLETE, result
     assert result.outcome.exit_code == 6
     assert result.manual
     assert "NOT rolled back" in result.reason
     assert lasted(room) <= LOUD
-    room.service.on_look = room.service.on_answer = lambda service: None
+    room.service.on_observe = room.service.on_answer = lambda service: None
     room.service.hangs = False
     assert [one.outcome for one in room.recovered()] == [Outcome.ROLLED_BACK]
     assert room.service.values == BEFORE
@@ -94,7 +94,7 @@ EDITS = st.one_of(
 
 @dataclass
 class Others:
-    """Somebody else who edits at moments of a run that hypothesis chooses; the last word they had on each field."""
+    """Another client that edits at moments chosen by hypothesis, and its last value of each field."""
 
     edits: list[tuple[str, Value]]
     said: dict[str, Value] = field(default_factory=dict)
@@ -116,16 +116,16 @@ OURS: dict[str, tuple[Value, Value]] = {name: (BEFORE[name], AFTER[name]) for na
     killed=st.one_of(st.none(), st.integers(0, 14)),
     lost=st.integers(0, 2),
 )
-def test_what_somebody_else_has_set_is_never_overwritten(
+def test_values_of_other_clients_are_never_overwritten(
     edits: list[tuple[str, Value]], helps: bool, killed: int | None, lost: int
 ) -> None:
-    """Unless it is the very value that we had set, or the one from before: then nobody can tell whose it is."""
+    """Except for values equal to our old or new one, whose origin is unknown."""
     with simulated() as room:
         service, others = room.service, Others(edits)
         plan = room.plan("test.whole")
         service.p99 = lambda service: 0.3 if helps and service.values["scheduler"] != "long-alone" else 3.0
         service.loses_replies = lost
-        service.on_answer = service.on_look = service.on_write = others.act
+        service.on_answer = service.on_observe = service.on_write = others.act
         service.on_written = must_be_ours
         left = iter(range(1000 if killed is None else killed))
 
@@ -145,7 +145,7 @@ def test_what_somebody_else_has_set_is_never_overwritten(
 
 
 def must_be_ours(service: Service, values: dict[str, Value]) -> None:
-    """Just before a write of ours: nothing that it sets is somebody else's."""
+    """Before our write: no field that it sets has a value of another client."""
     for name in values:
         assert service.values[name] in OURS[name], (name, service.values[name])
 

@@ -1,4 +1,4 @@
-"""Telling what happens: in its order, and never waited for."""
+"""Progress output: in order, and never blocking the run."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ def entry(number: int) -> JournalEntry:
     return JournalEntry(number, "r1", "2026-11-22T09:16:12+00:00", 1.0, "boot", "kind", Raw(b"{}"), "0" * 64, "1" * 64)
 
 
-def test_all_is_told_in_its_order() -> None:
-    told: list[int] = []
-    with nonblocking(lambda one: told.append(one.seq)) as tell:
+def test_entries_are_delivered_in_order() -> None:
+    delivered: list[int] = []
+    with nonblocking(lambda one: delivered.append(one.seq)) as tell:
         for number in range(200):
             tell(entry(number))
-    assert told == list(range(200))
+    assert delivered == list(range(200))
 
 
-def test_a_screen_that_stands_still_is_not_waited_for() -> None:
-    """More than can wait is told: were it waited for, this would never end."""
-    goes_on, told = threading.Event(), []
+def test_blocked_listener_does_not_block_the_run() -> None:
+    """More entries than the queue holds: if the run waited for them, this would never end."""
+    goes_on, delivered = threading.Event(), []
 
     def stuck(one: JournalEntry) -> None:
         goes_on.wait()
-        told.append(one.seq)
+        delivered.append(one.seq)
 
     with nonblocking(stuck) as tell:
         for number in range(module.MAX_QUEUED + 10):
             tell(entry(number))
-    assert told == []
+    assert delivered == []
     goes_on.set()
 
 
-def test_a_screen_that_has_gone_ends_the_telling_alone() -> None:
+def test_failed_listener_does_not_end_the_run() -> None:
     asked: list[int] = []
 
     def gone(one: JournalEntry) -> None:

@@ -13,7 +13,7 @@ from latdoctor.remediation.run_context import RunJournal
 from latdoctor.remediation.run_history import ChangeRef, RollbackStarted
 from latdoctor.remediation.run_result import Outcome
 from tests.remediation.simulated import Service, Setting
-from tests.remediation.test_promises import simulated
+from tests.remediation.test_guarantees import simulated
 from tests.remediation.test_run import Room
 
 BOTH = (Field("scheduler", "long-alone", "token-budget"), Field("lanes", False, True))
@@ -32,7 +32,7 @@ def back(room: Room, *changes: Change) -> UndoResult:
     )
 
 
-def test_one_that_does_not_answer_leaves_time_for_the_others(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unresponsive_resource_leaves_time_for_others(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     places = [Service(values={"lanes": True}) for _ in range(3)]
     known = tuple(Setting(service, f"test.{number}", f"place {number}") for number, service in enumerate(places))
     monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, *known))
@@ -51,7 +51,7 @@ def test_one_that_does_not_answer_leaves_time_for_the_others(room: Room, monkeyp
     assert room.service.now <= ROLLBACK_TIMEOUT + 10
 
 
-def test_one_that_answers_late_is_tried_again(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_resource_is_retried(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
     late, well = Service(values={"lanes": True}), Service(values={"lanes": True})
     known = (Setting(late, "test.0", "place 0"), Setting(well, "test.1", "place 1"))
     monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, *known))
@@ -72,19 +72,19 @@ def test_one_that_answers_late_is_tried_again(room: Room, monkeypatch: pytest.Mo
     ("theirs", "outcome", "stands"),
     [
         ("single", Outcome.INCOMPLETE, "single"),
-        ("long-alone", Outcome.ROLLED_BACK, "long-alone"),  # somebody has put that one back already
+        ("long-alone", Outcome.ROLLED_BACK, "long-alone"),  # another client has restored it already
     ],
 )
-def test_of_two_fields_ours_goes_back_and_theirs_stays(room: Room, theirs: str, outcome: Outcome, stands: str) -> None:
+def test_only_fields_with_our_value_are_restored(room: Room, theirs: str, outcome: Outcome, stands: str) -> None:
     room.service.values = {"scheduler": theirs, "lanes": True}
     ended = back(room, Change("both", "test.set", "memory", BOTH, "restore"))
     assert ended.outcome is outcome, ended
     assert room.service.values == {"scheduler": stands, "lanes": False}
-    assert ("undo.left" in room.told) == (outcome is Outcome.INCOMPLETE)
+    assert ("undo.left" in room.kinds) == (outcome is Outcome.INCOMPLETE)
 
 
-def test_what_has_no_way_back_is_told_once(room: Room) -> None:
+def test_irreversible_change_is_reported_once(room: Room) -> None:
     ended = back(room, Change("both", "test.set", "memory", BOTH, "irreversible"))
     assert ended.outcome is Outcome.INCOMPLETE
     assert "irreversible" in ended.manual[0]
-    assert {"undo.failed", "undo.left"} <= set(room.told)
+    assert {"undo.failed", "undo.left"} <= set(room.kinds)

@@ -1,4 +1,4 @@
-"""What is told of the SLO beside a change that has proved itself."""
+"""SLO violations reported after a verified change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLO = {"slo.p99": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("measures", "slo", "told"),
+    ("measures", "slo", "expected"),
     [
         ((P99,), SLO, ["P99 1.08 s still exceeds the SLO of 500 ms"]),
         ((P99,), {"slo.p99": 2.0}, []),
@@ -34,5 +34,5 @@ SLO = {"slo.p99": 0.5}
         ),
     ],
 )
-def test_what_is_not_met_or_not_known(measures: tuple[Measure, ...], slo: dict[str, float], told: list[str]) -> None:
-    assert list(slo_violations(measures, slo)) == told
+def test_violations_are_reported(measures: tuple[Measure, ...], slo: dict[str, float], expected: list[str]) -> None:
+    assert list(slo_violations(measures, slo)) == expected

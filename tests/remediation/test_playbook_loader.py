@@ -1,4 +1,4 @@
-"""Playbook files. `playbooks/*.yaml` here are bad ones, each with what must be said of it: `# expect: LINE: what`."""
+"""Playbook files. `playbooks/*.yaml` here are bad ones, each with the expected problems: `# expect: LINE: what`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def problems(*folders: Path) -> list[Problem]:
 
 
 @pytest.mark.parametrize("path", BAD, ids=lambda path: path.stem)
-def test_everything_wrong_in_a_file_is_told_with_its_line(path: Path, tmp_path: Path) -> None:
+def test_all_problems_of_a_file_are_reported_with_lines(path: Path, tmp_path: Path) -> None:
     shutil.copy(path, tmp_path)
     expected = _EXPECTED.findall(path.read_text())
     # Beside the shipped ones, so that stages may name those.
@@ -43,7 +43,7 @@ def test_everything_wrong_in_a_file_is_told_with_its_line(path: Path, tmp_path: 
     assert len(lines) == len(expected)
 
 
-def test_a_file_that_is_not_read_is_told(tmp_path: Path) -> None:
+def test_unread_file_is_reported(tmp_path: Path) -> None:
     (tmp_path / "test.mine.yml").write_text(SCHEDULER)
     assert [one.what for one in problems(tmp_path)] == ["is not read: call it <id>.yaml"]
 
@@ -63,7 +63,7 @@ def test_a_file_becomes_a_playbook(tmp_path: Path) -> None:
     assert not playbook.stages
 
 
-def test_what_is_not_said_is_as_it_usually_is(tmp_path: Path) -> None:
+def test_defaults_of_a_playbook(tmp_path: Path) -> None:
     bare = "\n".join(line for line in SCHEDULER.splitlines() if not line.startswith(("guards", "before", "settle")))
     playbook = library(tmp_path, bare).find("test.scheduler")
     assert (playbook.guards.max_targets, playbook.guards.attempts.count) == (1, 2)
@@ -71,7 +71,7 @@ def test_what_is_not_said_is_as_it_usually_is(tmp_path: Path) -> None:
     assert playbook.treats == "cause"
 
 
-def test_an_unknown_name_brings_near_ones() -> None:
+def test_unknown_id_suggests_similar_ones() -> None:
     with pytest.raises(UsageError, match="unknown playbook") as caught:
         shipped().find("app.batching.token-bugdet")
     assert "app.batching.token-budget" in caught.value.next_step
@@ -100,7 +100,7 @@ def test_an_id_is_used_once(tmp_path: Path) -> None:
     assert "is not a folder of playbooks" in problems(tmp_path / "three")[0].what
 
 
-def test_of_several_that_mend_a_cause_the_least_risky_is_first() -> None:
+def test_lowest_risk_playbook_is_first() -> None:
     found = shipped().addressing("app.load.retry-storm")
     assert [one.id for one in found] == ["app.governance.retry-budget", "app.governance.queue-bound"]
     assert shipped().addressing("no.such-cause") == ()
