@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-TIMEOUT, MISSING = 300, "<missing>"  # seconds for one case; what stands for a field that is not there
+TIMEOUT, MISSING = 300, "<missing>"  # seconds for one case; stands for a missing field
 
 
 class Renames:
@@ -139,11 +139,11 @@ def main() -> int:
     parser.add_argument("--map", type=Path)
     parser.add_argument("--jobs", type=int, default=1, help="record: cases at a time")
     parser.add_argument("--show", type=int, default=10, help="compare: differences shown of each case")
-    given = parser.parse_args()
-    renames = Renames(json.loads(given.map.read_text()) if given.map else {})
-    if given.command == "record":
-        return record(given.first, given.second, renames, given.jobs)
-    return compare(given.first, given.second, renames, given.show)
+    options = parser.parse_args()
+    renames = Renames(json.loads(options.map.read_text()) if options.map else {})
+    if options.command == "record":
+        return record(options.first, options.second, renames, options.jobs)
+    return compare(options.first, options.second, renames, options.show)
 
 
 if __name__ == "__main__":

@@ -172,14 +172,14 @@ def _kept(folder: Path, scenario: str, seed: int, phase: str) -> Path:
 def _observe(stage: PhaseStart, seconds: float, baseline: Baseline | None) -> Bundle:
     settling = min(SETTLING, seconds / 4)
     time.sleep(settling)
-    given = SourceOptions(
+    options = SourceOptions(
         server=tuple(f"{page}/metrics" for page in stage.pages),
         pid=stage.pids[0],
         nvml=False,
         window=f"{max(1.0, seconds - 2 * settling)}s",
         slo="500ms",
     )
-    return replace(collect_bundle_now(given), baseline=baseline)
+    return replace(collect_bundle_now(options), baseline=baseline)
 
 
 def _own() -> frozenset[str]:

@@ -154,13 +154,13 @@ def main() -> int:
     parser.add_argument(
         "--corpus", type=Path, default=Path(".cache/fuzz"), help="the folder for the inputs that atheris finds"
     )
-    given = parser.parse_args()
-    chosen = PARSERS[given.parser]
-    files = [file for path in given.seeds for file in ([path] if path.is_file() else sorted(path.rglob("*.*")))]
+    options = parser.parse_args()
+    chosen = PARSERS[options.parser]
+    files = [file for path in options.seeds for file in ([path] if path.is_file() else sorted(path.rglob("*.*")))]
     seeds = [*chosen.seeds, *(file.read_bytes() for file in files if file.is_file())]
     if atheris is not None:
-        with_coverage(atheris, chosen, seeds, given.seconds, given.corpus / given.parser)
-    return at_random(watched(chosen), seeds, given.seconds, given.seed, Path())
+        with_coverage(atheris, chosen, seeds, options.seconds, options.corpus / options.parser)
+    return at_random(watched(chosen), seeds, options.seconds, options.seed, Path())
 
 
 if __name__ == "__main__":

@@ -83,7 +83,7 @@ class Trace:
         self.host = 1000.0
         self.gpu = 0.0
         self.correlation = 0
-        self.made = Counter[str]()
+        self.counts = Counter[str]()
 
     def events(self) -> Iterator[str]:
         """One JSON text for each event, at least `shape.events` of them and then to the end of the step."""
@@ -91,7 +91,7 @@ class Trace:
         if not self.shape.warm:
             yield from self._cold_start()
         step = 1
-        while sum(self.made.values()) < self.shape.events:
+        while sum(self.counts.values()) < self.shape.events:
             yield from self._step(step)
             step += 1
         yield self._text("i", None, "Record Window End", self.host, None, 0, "")
@@ -100,7 +100,7 @@ class Trace:
         self, phase: str, category: str | None, name: str, ts: float, dur: float | None, tid: object, args: str
     ) -> str:
         """One event; `args` is the text of an object without its braces."""
-        self.made[category or "other"] += 1
+        self.counts[category or "other"] += 1
         about = f'"cat": "{category}", ' if category is not None else ""
         lasts = f', "dur": {round(dur, 3)}' if dur is not None else ""
         where = f'"name": "{name}", "pid": {HOST}, "tid": {tid}, "ts": {round(ts, 3)}'
@@ -167,7 +167,7 @@ class Trace:
         self.gpu += dur
 
     def _flow(self, phase: str, ts: float, tid: object) -> str:
-        self.made["ac2g"] += 1
+        self.counts["ac2g"] += 1
         where = f'"id": {self.correlation}, "pid": {HOST}, "tid": {tid}, "ts": {round(ts, 3)}'
         return f'{{"ph": "{phase}", {where}, "cat": "ac2g", "name": "ac2g", "bp": "e"}}'
 
@@ -203,27 +203,27 @@ def main() -> None:
     parser.add_argument("--sync-stalls", action="store_true", help="the host waits after every fourth kernel")
     parser.add_argument("--cold", action="store_true", help="begin with the creation of the context")
     parser.add_argument("--no-steps", action="store_true", help="leave ProfilerStep out")
-    given = parser.parse_args()
+    options = parser.parse_args()
     shape = Shape(
-        events=given.events,
-        seed=given.seed,
-        storm=given.storm,
-        launch_bound=given.launch_bound,
-        sync_stalls=given.sync_stalls,
-        warm=not given.cold,
-        steps=not given.no_steps,
+        events=options.events,
+        seed=options.seed,
+        storm=options.storm,
+        launch_bound=options.launch_bound,
+        sync_stalls=options.sync_stalls,
+        warm=not options.cold,
+        steps=not options.no_steps,
     )
     counted = Counted()
-    if given.file is None:
+    if options.file is None:
         trace = write(shape, counted)  # type: ignore[arg-type]  # it needs nothing but write()
-    elif given.file.suffix == ".gz":
-        with gzip.open(given.file, "wb", compresslevel=6) as out:
+    elif options.file.suffix == ".gz":
+        with gzip.open(options.file, "wb", compresslevel=6) as out:
             trace = write(shape, out)  # type: ignore[arg-type]  # a GzipFile writes bytes like any file
     else:
-        with given.file.open("wb") as out:
+        with options.file.open("wb") as out:
             trace = write(shape, out)
-    size = counted.size or (given.file.stat().st_size if given.file else 0)
-    print(json.dumps({"bytes": size, "events": sum(trace.made.values()), "by_category": dict(trace.made)}))
+    size = counted.size or (options.file.stat().st_size if options.file else 0)
+    print(json.dumps({"bytes": size, "events": sum(trace.counts.values()), "by_category": dict(trace.counts)}))
 
 
 if __name__ == "__main__":

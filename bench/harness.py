@@ -102,10 +102,10 @@ def environment(name: str, requirements: str, *options: str) -> Path:
         return python
     log(f"Setting up {folder}; this takes a minute.")
     venv.create(folder, with_pip=True, clear=True)
-    wanted = folder / "wanted.txt"
-    wanted.write_text(requirements)
-    command = [str(python), "-m", "pip", "install", "-qq", *options, "--requirement", str(wanted)]
+    requested = folder / "requested.txt"
+    requested.write_text(requirements)
+    command = [str(python), "-m", "pip", "install", "-qq", *options, "--requirement", str(requested)]
     if subprocess.run(command, stdout=sys.stderr, check=False).returncode:
         raise OperationError(f"the packages for {name} could not be installed", next_step="see the output of pip above")
-    wanted.rename(stamp)
+    requested.rename(stamp)
     return python

@@ -55,12 +55,12 @@ class Answering:
         read: ModelInput = audio_frames(body["audio_seconds"], FRAME_WIDTH) if text is None else text_tokens(text)
         return Question(body["request_id"], read)
 
-    def answer(self, asked: Sequence[Question]) -> list[dict[str, Any]]:
+    def answer(self, questions: Sequence[Question]) -> list[dict[str, Any]]:
         """The answers to a batch, in its order."""
-        found: list[tuple[int, float]] = [(0, 0.0)] * len(asked)
+        found: list[tuple[int, float]] = [(0, 0.0)] * len(questions)
         if not self._null:
-            for places in self._groups(asked):
-                answers = self._model.forward([asked[place].input for place in places])
+            for places in self._groups(questions):
+                answers = self._model.forward([questions[place].input for place in places])
                 for place, intent, score in zip(places, answers.intents, answers.scores, strict=True):
                     found[place] = (intent, score)
         return [
@@ -70,17 +70,17 @@ class Answering:
                 "model_version": self._version,
                 "request_id": one.request_id,
             }
-            for one, (intent, score) in zip(asked, found, strict=True)
+            for one, (intent, score) in zip(questions, found, strict=True)
         ]
 
-    def _groups(self, asked: Sequence[Question]) -> list[list[int]]:
+    def _groups(self, questions: Sequence[Question]) -> list[list[int]]:
         """What is computed together: the whole batch, or runs of its order by length with little padding."""
         if not self._grouped:
-            return [list(range(len(asked)))]
+            return [list(range(len(questions)))]
         groups: list[list[int]] = []
         tokens = 0
-        for place in sorted(range(len(asked)), key=lambda place: len(asked[place].input)):
-            length = len(asked[place].input)
+        for place in sorted(range(len(questions)), key=lambda place: len(questions[place].input)):
+            length = len(questions[place].input)
             if groups:
                 computed = (len(groups[-1]) + 1) * length
                 if computed <= MOST_TOKENS and 1 - (tokens + length) / computed <= MOST_WASTE:

@@ -26,10 +26,10 @@ class Intent(ls.LitAPI):  # type: ignore[misc]  # not installed here, so its typ
     def batch(self, inputs: list[Question]) -> list[Question]:
         return inputs
 
-    def predict(self, asked: Question | list[Question]) -> Any:
-        if isinstance(asked, Question):
-            return self.answering.answer([asked])[0]
-        return self.answering.answer(asked)
+    def predict(self, questions: Question | list[Question]) -> Any:
+        if isinstance(questions, Question):
+            return self.answering.answer([questions])[0]
+        return self.answering.answer(questions)
 
     def encode_response(self, output: dict[str, Any]) -> dict[str, Any]:
         return output

@@ -11,7 +11,7 @@ from subprocess import PIPE
 from typing import IO
 
 from bench.harness import arguments, environment, log, print_result
-from bench.rca.columns import given
+from bench.rca.columns import method_columns
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evaluation.baselines.adapter import StoredScores, keep, seed_of, stored_methods
 from latdoctor.evaluation.baselines.inputs import signals
@@ -60,7 +60,7 @@ def _columns(recorded: RecordedRun) -> Signals:
 def _scored(child: subprocess.Popen[str], recorded: RecordedRun, name: str, *, adjusted: bool) -> MetricScores:
     """The scores of one run, without those of latency itself."""
     try:
-        whole = given(_columns(recorded))
+        whole = method_columns(_columns(recorded))
     except ValueError as error:
         return MetricScores(name, failed=str(error))
     options = {

@@ -29,7 +29,7 @@ class MethodColumns:
     latency: str
 
 
-def given(signals: Signals) -> MethodColumns:
+def method_columns(signals: Signals) -> MethodColumns:
     """Raises ValueError without a latency, or with too little data to train on."""
     latency = target(signals)
     if latency is None:
@@ -44,13 +44,13 @@ def given(signals: Signals) -> MethodColumns:
     return MethodColumns(names, before, incident, tuple(_edges(names, before, latency)), latency)
 
 
-def _filled(both: tuple[Values, Values], wanted: bool) -> tuple[Values, Values] | None:
-    """Both sides without gaps. None for a column with too many, or constant before, unless it is `wanted`."""
+def _filled(both: tuple[Values, Values], required: bool) -> tuple[Values, Values] | None:
+    """Both sides without gaps. None for a column with too many, or constant before, unless it is `required`."""
     known = min(float(np.isfinite(side).mean()) if len(side) else 0.0 for side in both)
-    if not known or (known < 1 - GAPS and not wanted):
+    if not known or (known < 1 - GAPS and not required):
         return None
     first, second = (_forward(side) for side in both)
-    return None if np.ptp(first) == 0 and not wanted else (first, second)
+    return None if np.ptp(first) == 0 and not required else (first, second)
 
 
 def _forward(values: Values) -> Values:

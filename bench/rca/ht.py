@@ -22,16 +22,16 @@ def main() -> None:
         print(json.dumps(answer), flush=True)
 
 
-def scores(given: dict) -> dict[str, float]:
+def scores(run: dict) -> dict[str, float]:
     """The score of each column."""
-    names = given["names"]
+    names = run["names"]
     graph = pandas.DataFrame(0, index=names, columns=names)
-    for cause, effect in given["edges"]:
+    for cause, effect in run["edges"]:
         graph.loc[cause, effect] = 1
-    before, incident = (pandas.DataFrame(given[side], columns=names) for side in ("before", "incident"))
+    before, incident = (pandas.DataFrame(run[side], columns=names) for side in ("before", "incident"))
     model = HT(HTConfig(graph=graph, root_cause_top_k=len(names)))
     model.train(before)
-    found = model.find_root_causes(incident, adjustment=given["adjusted"])
+    found = model.find_root_causes(incident, adjustment=run["adjusted"])
     return {name: float(score) for name, score in found.root_cause_nodes}
 
 

@@ -86,15 +86,15 @@ async def _drain(url: str, pid: int, seed: int, rate: float, burst: int) -> Drai
             tasks.create_task(ask(audio_seconds=17.2))
             await asyncio.sleep(0)
         os.kill(pid, signal.SIGTERM)
-        told = time.monotonic()
-        await keep_asking(told + AFTER)
+        signalled = time.monotonic()
+        await keep_asking(signalled + AFTER)
     code = await asyncio.to_thread(_exit_code, pid)
     return Drained(
-        before=_counted(sent.values(), lambda one: one.at <= told),
-        after=_counted(sent.values(), lambda one: one.at > told),
-        computed_after=sum(one.at <= told < one.ended and one.status == "200" for one in sent.values()),
+        before=_counted(sent.values(), lambda one: one.at <= signalled),
+        after=_counted(sent.values(), lambda one: one.at > signalled),
+        computed_after=sum(one.at <= signalled < one.ended and one.status == "200" for one in sent.values()),
         exit_code=code,
-        seconds=time.monotonic() - told,
+        seconds=time.monotonic() - signalled,
     )
 
 

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from bench.rca.columns import PARENTS, given
+from bench.rca.columns import PARENTS, method_columns
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
@@ -30,7 +30,7 @@ def world(seed: int = 1) -> Signals:
 
 
 def test_latency_is_the_end_of_the_graph_and_no_other_latency_is_given() -> None:
-    found = given(world())
+    found = method_columns(world())
     assert found.latency == "latency.p99 s"
     assert "latency.p50 s" not in found.names
     assert found.before.shape == found.incident.shape == (SECONDS, len(found.names))
@@ -39,7 +39,7 @@ def test_latency_is_the_end_of_the_graph_and_no_other_latency_is_given() -> None
 
 @drawn(st.integers(0, 200))
 def test_the_graph_leads_upward_and_keeps_few_parents(seed: int) -> None:
-    found = given(world(seed))
+    found = method_columns(world(seed))
 
     def level(name: str) -> int:
         known = catalogue().get(name.partition(" ")[0])
@@ -57,7 +57,7 @@ def test_holes_are_filled_and_columns_of_holes_left_out() -> None:
     signals["queue.depth s"] = (few, signals["queue.depth s"][1])
     signals["alloc.device_rate s"] = (signals["alloc.device_rate s"][0], many)
     signals["own.thing s"] = (np.ones(SECONDS), np.arange(SECONDS, dtype=np.float64))
-    found = given(signals)
+    found = method_columns(signals)
     assert set(found.names) == {"host.psi.cpu_some node/a", "queue.depth s", "latency.p99 s"}
     column = found.before[:, found.names.index("queue.depth s")]
     assert np.isfinite(column).all()
@@ -68,4 +68,4 @@ def test_holes_are_filled_and_columns_of_holes_left_out() -> None:
 @pytest.mark.parametrize("left", [(), ("queue.depth s",), ("latency.p99 s",)])
 def test_too_little_is_an_error(left: tuple[str, ...]) -> None:
     with pytest.raises(ValueError, match=r"latency|columns"):
-        given({name: world()[name] for name in left})
+        method_columns({name: world()[name] for name in left})
