@@ -69,5 +69,7 @@ def sections(
 
 
 def _with_axis_of(latency: Lines, chart: Lines) -> Lines:
-    whole = replace(chart.whole, span=charts.time_range(latency.whole or latency)) if chart.whole else None
-    return replace(chart, span=charts.time_range(latency), whole=whole)
+    """`chart` with the time axis and the marks of the latency."""
+    reference = latency.whole or latency
+    whole = chart.whole and replace(chart.whole, span=charts.time_range(reference), marks=reference.marks)
+    return replace(chart, span=charts.time_range(latency), marks=latency.marks, whole=whole)
