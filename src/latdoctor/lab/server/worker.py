@@ -13,7 +13,7 @@ import resource
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -69,12 +69,7 @@ class ThreadUsage:
     involuntary_switches: int = 0
 
     def __add__(self, other: ThreadUsage) -> ThreadUsage:
-        return ThreadUsage(
-            self.user_seconds + other.user_seconds,
-            self.system_seconds + other.system_seconds,
-            self.page_faults + other.page_faults,
-            self.involuntary_switches + other.involuntary_switches,
-        )
+        return ThreadUsage(*(one + more for one, more in zip(astuple(self), astuple(other), strict=True)))
 
     @staticmethod
     def of_this_thread() -> ThreadUsage:

@@ -118,15 +118,9 @@ def ecc_errors(fault: FaultParameters) -> SyntheticIncident:
     contained = f"Contained: SM (0x{rng.randint(1, 9)}). RST: No, D-RST: No"
     row = f"Row Remapper: New row (0x{rng.getrandbits(32):016x}) marked for remapping, reset gpu to activate."
     failed = "Row Remapper: Failed to remap row; all reserved rows for bank are remapped."
+    double = f"An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at {partition}."
     messages = [
-        (
-            time,
-            logs.xid(
-                pci,
-                48,
-                f"An uncorrectable double bit error (DBE) has been detected on GPU in the framebuffer at {partition}.",
-            ),
-        ),
+        (time, logs.xid(pci, 48, double)),
         (time + 0.000_4, logs.xid(pci, 64, failed) if worst else logs.xid(pci, 63, row)),
         (time + 0.002, logs.xid(pci, 94, contained, host.pid)),
         (time + 0.05, logs.xid(pci, 45, "Ch 00000008, intr 00000000. preemptive channel removal", host.pid)),
@@ -152,21 +146,17 @@ def gpu_lost(fault: FaultParameters) -> SyntheticIncident:
     pci = host.pci(faulty)
     time = fault.earlier(40, 300) if after == 0.0 else round(fault.now + after - 0.2, 6)
     if rng.random() < 0.6:
+        recovery = "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"
         messages = [
             (time, logs.xid(pci, 79, "GPU has fallen off the bus.")),
             (time + 0.000_02, f"NVRM: GPU {pci}.0: GPU has fallen off the bus."),
-            (
-                time + 0.000_7,
-                logs.xid(pci, 154, "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)"),
-            ),
+            (time + 0.000_7, logs.xid(pci, 154, recovery)),
         ]
     else:  # newer drivers write no Xid number
+        device = f"10de:{rng.choice(('2330', '20b2', '2236', '1eb8'))}"
         messages = [
             (time, f"NVRM: The NVIDIA GPU {pci}.0"),
-            (
-                time + 0.000_01,
-                f"NVRM: (PCI ID: 10de:{rng.choice(('2330', '20b2', '2236', '1eb8'))}) installed in this system has",
-            ),
+            (time + 0.000_01, f"NVRM: (PCI ID: {device}) installed in this system has"),
             (time + 0.000_02, "NVRM: fallen off the bus and is not responding to commands."),
         ]
     server = [
@@ -244,12 +234,10 @@ def degraded_pcie(fault: FaultParameters) -> SyntheticIncident:
     messages = []
     for _ in range(round(fault.between(2, 9))):
         time = fault.earlier(5, 3_000)
+        bus_error = "PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)"
         messages += [
             (time, f"pcieport {host.pci(faulty)[:8]}00.0: AER: Corrected error message received from {device}"),
-            (
-                time + 0.000_01,
-                f"nvidia {device}: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Transmitter ID)",
-            ),
+            (time + 0.000_01, f"nvidia {device}: {bus_error}"),
             (time + 0.000_02, f"nvidia {device}:    [12] Timeout"),
         ]
     slower = 16 / width * 2 ** (best - generation)

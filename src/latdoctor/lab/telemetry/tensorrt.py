@@ -69,12 +69,9 @@ def layers(rng: random.Random, state: EngineState, severity: float) -> tuple[Eng
 
 
 def _stem(rng: random.Random, state: EngineState) -> Iterator[EngineLayer]:
-    half = _INT8 if state is EngineState.DANGLING else _FP16
-    how, name = (
-        ("QDQ", "QuantizeLinear_2")
-        if state is EngineState.DANGLING
-        else ("REFORMAT", _copy_node("Input", "conv1.weight"))
-    )
+    dangling = state is EngineState.DANGLING
+    half = _INT8 if dangling else _FP16
+    how, name = ("QDQ", "QuantizeLinear_2") if dangling else ("REFORMAT", _copy_node("Input", "conv1.weight"))
     yield EngineLayer(name, "Reformat", _FP32, half, (3, 224), _near(rng, 0.052), how)
     yield _convolution(rng, "conv1.weight + Conv_9 + Relu_11", half, _FP16, (64, 112), 0.12)
     yield EngineLayer("MaxPool_12", "TiledPooling", _FP16, _FP16, (64, 56), _near(rng, 0.046))
