@@ -15,12 +15,12 @@ KNOBS = {"batching.scheduler": True, "governance.lanes": True}
 
 @dataclass
 class Admin:
-    """`token`: who comes without it is answered 401; `told` are the tokens that came. `lacks`: it has no such thing."""
+    """`token`: required, else 401; `tokens`: those received. `lacks`: no admin interface."""
 
     port: int = 0
     token: str = ""
     lacks: bool = False
-    told: list[str] = field(default_factory=list)
+    tokens: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -29,7 +29,7 @@ class Admin:
     def answer(self, path: str, authorization: str) -> tuple[int, object]:
         if path == "/metrics":
             return 200, {}
-        self.told.append(authorization.removeprefix("Bearer "))
+        self.tokens.append(authorization.removeprefix("Bearer "))
         if self.token and authorization != f"Bearer {self.token}":
             return 401, {"detail": "who are you?"}
         known: dict[str, object] = {} if self.lacks else {"/admin/config": CONFIG, "/admin/knobs": KNOBS}

@@ -1,4 +1,4 @@
-"""`latdoctor remediate` before anything is changed, and how it tells what came of it."""
+"""`latdoctor remediate` before a change, and its results."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tests.cli.running import diagnosed, run
 
 PLAYBOOKS = Path(__file__).parents[1] / "crash" / "playbooks"
 INCIDENT = Path(__file__).parents[2] / "fixtures" / "incidents" / "promo-rush.tar.zst"
-NOWHERE = "http://127.0.0.1:9"  # the discard port: nobody listens
+NOWHERE = "http://127.0.0.1:9"  # the discard port: no server listens
 
 
 @pytest.fixture(autouse=True)
@@ -63,28 +63,28 @@ def words(text: str) -> str:
 
 def test_the_same_server_by_another_name_is_no_sibling(server: Admin) -> None:
     named = ("--server", server.url, "--admin", server.url.replace("127.0.0.1", "localhost"))
-    told = remediate(*named, "-o", "json")
-    assert told.code == 0, told.err
-    (plan,) = json.loads(told.out)["plans"]
+    outcome = remediate(*named, "-o", "json")
+    assert outcome.code == 0, outcome.err
+    (plan,) = json.loads(outcome.out)["plans"]
     assert (plan["watched"], plan["not_watched"]) == ([server.url], [])
 
 
 def test_a_plan_says_which_page_shows_whether_it_helps(server: Admin) -> None:
     with admin() as sibling:
-        told = words(remediate("--server", server.url, "--server", sibling.url, "--admin", server.url, "-v").out)
-    assert f"pages {server.url}" in told
-    assert f"not {sibling.url}: another server of its kind" in told
+        outcome = words(remediate("--server", server.url, "--server", sibling.url, "--admin", server.url, "-v").out)
+    assert f"pages {server.url}" in outcome
+    assert f"not {sibling.url}: another server of its kind" in outcome
     assert "no metrics page to verify it with: add --server URL" in words(remediate("--admin", server.url).out)
 
 
 def test_one_server_by_two_names_is_changed_once(server: Admin) -> None:
     both = ("--admin", server.url, "--admin", server.url.replace("127.0.0.1", "localhost"))
-    told = remediate(*both, "-o", "json")
-    assert told.code == 0, told.out
-    assert len(json.loads(told.out)["plans"]) == 1
+    outcome = remediate(*both, "-o", "json")
+    assert outcome.code == 0, outcome.out
+    assert len(json.loads(outcome.out)["plans"]) == 1
 
 
-def test_who_is_not_let_in_is_told_of_the_token_and_who_finds_nobody_is_not() -> None:
+def test_refused_access_names_the_token_and_no_answer_does_not() -> None:
     with admin(token="s3cret") as shut:  # noqa: S106 - guards nothing
         refused = remediate("--server", shut.url)
     assert refused.code == 2
@@ -95,12 +95,12 @@ def test_who_is_not_let_in_is_told_of_the_token_and_who_finds_nobody_is_not() ->
     assert "cannot be reached" in gone.err
 
 
-def test_a_playbook_that_would_not_be_read_is_told(tmp_path: Path, server: Admin) -> None:
+def test_a_playbook_file_with_another_suffix_is_an_error(tmp_path: Path, server: Admin) -> None:
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "test.mine.yml").write_text("id: test.mine\n")
-    told = remediate("--server", server.url, playbooks=tmp_path / "own")
-    assert told.code == 2
-    assert "own/test.mine.yml: is not read: call it <id>.yaml" in told.err
+    outcome = remediate("--server", server.url, playbooks=tmp_path / "own")
+    assert outcome.code == 2
+    assert "own/test.mine.yml: is not read: call it <id>.yaml" in outcome.err
 
 
 # --- a diagnosis of something else
@@ -108,7 +108,7 @@ def test_a_playbook_that_would_not_be_read_is_told(tmp_path: Path, server: Admin
 
 @pytest.fixture(scope="module")
 def incident() -> dict[str, Any]:
-    """A diagnosis whose first cause is mended by a playbook of these tests."""
+    """A diagnosis whose first cause is fixed by a playbook of these tests."""
     document = diagnosed(str(INCIDENT))
     for cause in document["causes"]:
         cause["playbooks"] = ["test.quick"] if cause["named"] else []
@@ -135,24 +135,24 @@ def diagnosis(incident: dict[str, Any], tmp_path: Path) -> Write:
 
 
 def test_a_diagnosis_of_another_server_is_refused(server: Admin, diagnosis: Write) -> None:
-    told = remediate("--from", diagnosis(), "--server", server.url, "-o", "json", playbook="")
-    assert told.code == 5, told.out
-    (result,) = json.loads(told.out)["results"]
+    outcome = remediate("--from", diagnosis(), "--server", server.url, "-o", "json", playbook="")
+    assert outcome.code == 5, outcome.out
+    (result,) = json.loads(outcome.out)["results"]
     assert result["outcome"] == "refused"
     assert "not one of its servers" in result["reason"]
     assert "127.0.0.1:37365" in result["reason"]
 
 
-def test_somebody_may_say_that_it_is_meant_all_the_same(server: Admin, diagnosis: Write) -> None:
-    told = remediate("--from", diagnosis(), "--server", server.url, "--admin", server.url, playbook="")
-    assert told.code == 0, told.out
-    assert "was not part of the diagnosis" in words(told.out)
+def test_admin_overrides_the_diagnosis(server: Admin, diagnosis: Write) -> None:
+    outcome = remediate("--from", diagnosis(), "--server", server.url, "--admin", server.url, playbook="")
+    assert outcome.code == 0, outcome.out
+    assert "was not part of the diagnosis" in words(outcome.out)
 
 
 def test_a_plan_says_what_was_diagnosed_and_when(server: Admin, diagnosis: Write) -> None:
-    told = remediate("--from", diagnosis(server.url), "--server", server.url, "-v", playbook="")
-    assert told.code == 0, told.out
-    said = words(told.out)
+    outcome = remediate("--from", diagnosis(server.url), "--server", server.url, "-v", playbook="")
+    assert outcome.code == 0, outcome.out
+    said = words(outcome.out)
     assert f"on replica/0@127.0.0.1:{server.port}" in said
     assert f"of 127.0.0.1:{server.port} and 1 more" in said
     assert "ended 60" in said
@@ -160,12 +160,12 @@ def test_a_plan_says_what_was_diagnosed_and_when(server: Admin, diagnosis: Write
     assert "named it all the same" not in said
 
 
-def test_what_is_too_old_to_be_applied_is_told_in_the_plan(server: Admin, diagnosis: Write) -> None:
+def test_a_plan_warns_of_an_old_diagnosis(server: Admin, diagnosis: Write) -> None:
     old = diagnosis(server.url, age=MAX_EVIDENCE_AGE + 60)
     assert "diagnosis too old" in words(remediate("--from", old, "--server", server.url, playbook="").out)
 
 
-# --- whether somebody wants it
+# --- confirmation
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_what_is_too_old_to_be_applied_is_told_in_the_plan(server: Admin, diagno
         ("ja\nno\n", "declined"),
     ],
 )
-def test_yes_is_yes_and_what_is_neither_is_asked_again(typed: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_yes_confirms(typed: str, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter(typed.splitlines())
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr(typer, "prompt", lambda *_, default, **__: next(answers) or default)
@@ -193,20 +193,20 @@ def test_ctrl_c_at_the_question_is_held(server: Admin, monkeypatch: pytest.Monke
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr(typer, "prompt", interrupted)
-    told = remediate("--server", server.url, "--apply")
-    assert told.code == 4
-    assert "HELD" in told.out
-    assert "not confirmed" in told.out
+    outcome = remediate("--server", server.url, "--apply")
+    assert outcome.code == 4
+    assert "HELD" in outcome.out
+    assert "not confirmed" in outcome.out
 
 
-def test_where_nobody_can_be_asked_it_is_held_and_says_so(server: Admin, tmp_path: Path) -> None:
-    told = remediate("--server", server.url, "--apply", "-o", "json")
-    assert told.code == 4
-    (result,) = json.loads(told.out)["results"]
+def test_without_a_terminal_it_is_held(server: Admin, tmp_path: Path) -> None:
+    outcome = remediate("--server", server.url, "--apply", "-o", "json")
+    assert outcome.code == 4
+    (result,) = json.loads(outcome.out)["results"]
     assert (result["outcome"], result["playbook"], result["target"]) == ("held", "test.quick", server.url)
     assert "--yes" in result["next_step"]
-    assert "Next" not in told.err
-    assert "token-budget" in told.err
+    assert "Next" not in outcome.err
+    assert "token-budget" in outcome.err
     assert not (tmp_path / "state").exists()
 
 
@@ -245,13 +245,13 @@ APPLY = ("--apply", "--yes")
 DONE = Result("r1", Outcome.VERIFIED, "verified")
 
 
-def test_of_several_targets_what_was_done_is_told_where_one_fails(
+def test_of_several_targets_the_results_are_printed_where_one_fails(
     three: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending(monkeypatch, DONE, Unreachable("no answer", where="http://x", next_step="see whether it runs"))
-    told = remediate(*three, "--apply", "--yes", "-o", "json", playbooks=of_several(tmp_path))
-    assert told.code == 1, told.err
-    document = json.loads(told.out)
+    outcome = remediate(*three, "--apply", "--yes", "-o", "json", playbooks=of_several(tmp_path))
+    assert outcome.code == 1, outcome.err
+    document = json.loads(outcome.out)
     assert [(one["outcome"], f"--admin={one['target']}") for one in document["results"]] == [
         ("verified", three[0]),
         ("failed", three[1]),
@@ -261,7 +261,7 @@ def test_of_several_targets_what_was_done_is_told_where_one_fails(
     assert document["results"][1]["next_step"] == "see whether it runs"
 
 
-def test_after_a_defect_too_what_was_done_is_told(
+def test_after_a_defect_too_the_results_are_printed(
     three: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending(monkeypatch, DONE, ZeroDivisionError())
@@ -277,9 +277,9 @@ def test_after_a_defect_too_what_was_done_is_told(
 def test_what_verified_may_still_be_over_the_slo(server: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
     measures = (Measure("latency.p99", "replica/0", 3.0, 1.08), Measure("error.ratio", "replica/0", 0.0, 0.45))
     ending(monkeypatch, Result("r1", Outcome.VERIFIED, "verified", measures=measures))
-    told = remediate("--server", server.url, "--slo", "500ms", "--apply", "--yes", "-o", "json")
-    assert told.code == 0, told.err
-    (result,) = json.loads(told.out)["results"]
+    outcome = remediate("--server", server.url, "--slo", "500ms", "--apply", "--yes", "-o", "json")
+    assert outcome.code == 0, outcome.err
+    (result,) = json.loads(outcome.out)["results"]
     assert result["unmet"] == ["P99 1.08 s still exceeds the SLO of 500 ms", "error ratio 45 %, 0 % before the change"]
 
 
@@ -324,9 +324,9 @@ def configured(tmp_path: Path) -> Path:
 def test_the_configured_token_is_found_again(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with admin(token="s3cret") as shut:  # noqa: S106 - guards nothing
         configured.write_text(CONFIGURED.format(url=shut.url))
-        told = remediate("--target", "bot", "-o", "json")
-        assert told.code == 0, told.err
-        (plan,) = json.loads(told.out)["plans"]
+        outcome = remediate("--target", "bot", "-o", "json")
+        assert outcome.code == 0, outcome.err
+        (plan,) = json.loads(outcome.out)["plans"]
         assert plan["target"]["configured"] == "bot"
         at = Target("x", "reference", admin=shut.url.replace("127.0.0.1", "localhost"))
         for one in (Target("x", "reference", admin=NOWHERE, configured="bot"), at):
@@ -336,7 +336,7 @@ def test_the_configured_token_is_found_again(configured: Path, monkeypatch: pyte
         assert settings_for(at).admin_token is None
 
 
-def test_who_is_told_being_wrong_hides_no_token(configured: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_receiver_hides_no_token(configured: Path, capsys: pytest.CaptureFixture[str]) -> None:
     configured.write_text(CONFIGURED.format(url=NOWHERE) + "notify: {a: {kind: sms}}\n")
     for one in (Target("x", "reference", admin=NOWHERE, configured="bot"), Target("x", "reference", admin=NOWHERE)):
         assert settings_for(one).admin_token == Path("bot.token")
@@ -351,7 +351,7 @@ def test_who_is_told_being_wrong_hides_no_token(configured: Path, capsys: pytest
 # --- what is kept
 
 
-def test_a_full_disk_is_told_with_what_frees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_an_error_with_the_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise BundleError("the bundle cannot be written: No space left on device", next_step="choose another place")
 

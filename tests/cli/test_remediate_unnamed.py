@@ -1,4 +1,4 @@
-"""`latdoctor remediate` where nobody named a server, and where a run there was killed or all of it is so already."""
+"""`latdoctor remediate` without a named server, after a killed run, and with nothing to change."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.cli.admin_server import Admin, admin
 from tests.cli.running import run
 
 PLAYBOOKS = Path(__file__).parents[1] / "crash" / "playbooks"
-STRANGER = "http://127.0.0.1:9/metrics"  # the discard port: nobody listens
+STRANGER = "http://127.0.0.1:9/metrics"  # the discard port: no server listens
 APPLY = ("--apply", "--yes")
 
 
@@ -60,24 +60,24 @@ def words(text: str) -> str:
 
 
 def planned(*arguments: str, playbook: str = "test.quick") -> dict[str, Any]:
-    told = remediate(*arguments, "-o", "json", playbook=playbook)
-    assert told.code == 0, told.err
-    (plan,) = json.loads(told.out)["plans"]
+    outcome = remediate(*arguments, "-o", "json", playbook=playbook)
+    assert outcome.code == 0, outcome.err
+    (plan,) = json.loads(outcome.out)["plans"]
     assert isinstance(plan, dict)
     return plan
 
 
-# --- nobody named a server
+# --- no server named
 
 
-def test_a_server_that_nobody_named_is_not_changed(server: Admin, page: str, tmp_path: Path) -> None:
-    told = remediate(*APPLY)
-    assert told.code == 2, told.out
-    said = words(told.err)
+def test_an_unnamed_server_is_not_changed(server: Admin, page: str, tmp_path: Path) -> None:
+    outcome = remediate(*APPLY)
+    assert outcome.code == 2, outcome.out
+    said = words(outcome.err)
     assert "name it: --server URL or --target NAME" in said
     assert page in said
     assert STRANGER in said
-    assert server.told == [], "nobody was asked what it is"
+    assert server.tokens == [], "no server was queried"
     assert not (tmp_path / "state").exists()
 
 
@@ -90,15 +90,13 @@ def test_a_plan_says_what_it_guessed(page: str) -> None:
     assert planned()["guessed"] is True
 
 
-def test_a_server_that_nobody_named_is_shown_no_token(
-    server: Admin, page: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unnamed_server_is_sent_no_token(server: Admin, page: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LATDOCTOR_ADMIN_TOKEN", "hush")
     remediate()
-    assert server.told
-    assert set(server.told) == {""}
+    assert server.tokens
+    assert set(server.tokens) == {""}
     remediate("--server", page)
-    assert server.told[-1] == "hush"
+    assert server.tokens[-1] == "hush"
 
 
 def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin, page: str, tmp_path: Path) -> None:
@@ -121,7 +119,7 @@ def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:
     assert limit_to_named(given, (), because) == given
 
 
-# --- a run there is not finished, or all of it is so already
+# --- a run there is not finished, or nothing to change
 
 
 @pytest.fixture
@@ -148,14 +146,14 @@ def test_after_a_killed_run_the_same_playbook_leads_to_recover(
 ) -> None:
     killed()
     changed()
-    told = remediate("--server", server.url, *APPLY, "-o", "json")
-    assert told.code == 5, told.err
-    (result,) = json.loads(told.out)["results"]
+    outcome = remediate("--server", server.url, *APPLY, "-o", "json")
+    assert outcome.code == 5, outcome.err
+    (result,) = json.loads(outcome.out)["results"]
     assert result["reason"] == "run r-killed on this target is not finished"
     assert result["next_step"] == "latdoctor recover"
 
 
-def test_a_plan_tells_of_the_run_that_was_killed(server: Admin, killed: Callable[[], None]) -> None:
+def test_a_plan_names_the_killed_run(server: Admin, killed: Callable[[], None]) -> None:
     killed()
     said = words(remediate("--server", server.url).out)
     assert "run r-killed on this target is not finished" in said
@@ -166,21 +164,21 @@ def test_a_plan_tells_of_the_run_that_was_killed(server: Admin, killed: Callable
         assert planned("--server", other.url)["unfinished"] == ""
 
 
-def test_where_all_is_so_already_nobody_is_told_to_apply_it(server: Admin, changed: Callable[[], None]) -> None:
+def test_with_nothing_to_change_apply_is_not_advised(server: Admin, changed: Callable[[], None]) -> None:
     changed()
     said = words(remediate("--server", server.url).out)
     assert "all values are already as the playbook would set them" in said
     assert "--apply" not in said
     assert f"Next latdoctor diagnose --server {server.url}" in said
-    told = remediate("--server", server.url, *APPLY)
-    assert told.code == 5
-    assert "refused: the target already has all values of the plan" in words(told.err)
-    assert "by nothing" not in told.err + told.out
+    outcome = remediate("--server", server.url, *APPLY)
+    assert outcome.code == 5
+    assert "refused: the target already has all values of the plan" in words(outcome.err)
+    assert "by nothing" not in outcome.err + outcome.out
 
 
-def test_a_journal_that_cannot_be_read_is_told_and_keeps_no_plan(server: Admin, tmp_path: Path) -> None:
+def test_an_unreadable_journal_is_reported_and_the_plan_is_shown(server: Admin, tmp_path: Path) -> None:
     (tmp_path / "state").mkdir(mode=0o700)
     (tmp_path / "state" / JOURNAL).write_bytes(b"no journal at all" * 100)
-    told = remediate("--server", server.url)
-    assert told.code == 0, told.err
-    assert "cannot check for an unfinished run on the target" in words(told.err)
+    outcome = remediate("--server", server.url)
+    assert outcome.code == 0, outcome.err
+    assert "cannot check for an unfinished run on the target" in words(outcome.err)

@@ -101,7 +101,7 @@ def test_one_edited_shipped_cause_is_no_whole_set_and_says_so() -> None:
     assert (said.code, said.out) == (2, "")
     told = " ".join(said.err.split())
     assert f"the cause {HEAT} names an unknown finding" in told
-    assert "stands for all shipped rules: copy the others into it, too, or change what you want changed by an" in told
+    assert "replaces all shipped rules: copy the others into it too, or make your changes in an overlay" in told
 
 
 def test_what_an_overlay_does_to_a_recorded_incident(site: str) -> None:
@@ -140,9 +140,9 @@ def test_without_bundles_only_the_rules_are_compared(site: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a", "b", "c"], "3 folders of rules were given"),
+        (["a", "b", "c"], "3 folders of rules are named"),
         (["nowhere"], "is not a folder of rules"),
-        (["site", "--bundles", "site"], "site: holds no bundle"),
+        (["site", "--bundles", "site"], "site: contains no bundle"),
         (["site", "--bundles", "gone"], "gone"),
     ],
 )

@@ -25,13 +25,15 @@ from latdoctor.sanitize import clean
 _SHOWN = 12
 
 
-def compare_with_bundle(case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, given: SourceOptions) -> Against:
+def compare_with_bundle(
+    case: Case, diagnosis: Diagnosis, path: Path, rules: RuleSet, sources: SourceOptions
+) -> Against:
     """The diagnosis compared with the bundle at `path`, with the same SLO options. Raises BundleError."""
     with opened(path) as saved:
         if saved.context.target != case.context.target:
             ours, theirs = (clean(one.target, 200) for one in (case.context, saved.context))
             notice_console().print(f"{clean(str(path), 200)} is a bundle of {theirs}, and this one is of {ours}")
-        other = case_of(replace(saved, context=with_slo_options(saved.context, given)))
+        other = case_of(replace(saved, context=with_slo_options(saved.context, sources)))
     found = differences(values(other.evidence), values(case.evidence))
     return against("now", clean(str(path), 200), diagnose(other, rules, stamp()), diagnosis, found)
 

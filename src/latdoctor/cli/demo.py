@@ -110,7 +110,7 @@ class BusyMachine:
 class _Session:
     """The options of the commands that the demo runs, the server's address, and the screen."""
 
-    given: SourceOptions
+    sources: SourceOptions
     url: str
     screen: Console
 
@@ -186,9 +186,9 @@ def _remediate(session: _Session, playbook: str) -> int:
 
     command = f"$ latdoctor remediate --playbook {playbook} --server {session.url}/metrics --slo {SLO}"
     session.screen.print(f"\n{command}\n")
-    remediate(session.given, RemediateOptions(playbook))
+    remediate(session.sources, RemediateOptions(playbook))
     session.screen.print(f"\n{command} --apply --yes\n")
-    code = remediate(session.given, RemediateOptions(playbook, apply=True, yes=True))
+    code = remediate(session.sources, RemediateOptions(playbook, apply=True, yes=True))
     entries = Journal.reading(private_folder() / JOURNAL).entries()
     for run in run_history.runs(entries):
         session.screen.print(f"\n$ latdoctor runs show {run.id} -v\n")
@@ -223,7 +223,7 @@ def _look(session: _Session) -> Bundle:
     """Collects what `latdoctor diagnose --server URL --pid N --slo 500ms` collects."""
     from latdoctor.cli.session import collect_bundle_now
 
-    return collect_bundle_now(session.given)
+    return collect_bundle_now(session.sources)
 
 
 def _options(deployment: Deployment, clients: str) -> SourceOptions:

@@ -176,7 +176,7 @@ def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: 
         "--html": how.html is not None,
         "-o markdown": how.output is DiagnosisFormat.MARKDOWN,
     }
-    for name in (name for name, given in single_only.items() if given):
+    for name in (name for name, used in single_only.items() if used):
         raise UsageError(
             f"--watch diagnoses repeatedly, and {name} is for a single diagnosis", next_step="leave one of them out"
         )

@@ -46,7 +46,7 @@ class Screen(Protocol):
 
 
 def watch(
-    given: SourceOptions, rules: RuleSet, recorder: ChangeRecorder, *, every: str, as_json: bool, fail_on: str
+    sources: SourceOptions, rules: RuleSet, recorder: ChangeRecorder, *, every: str, as_json: bool, fail_on: str
 ) -> int:
     """Diagnose until it is interrupted. Returns the exit code of the last diagnosis: of its verdict, or of its error.
 
@@ -55,9 +55,9 @@ def watch(
     Raises StoppedError where no diagnosis was completed, and the error of the first one.
     """
     pause = pause_of(every or EVERY)
-    _check_repeatable(given)
+    _check_repeatable(sources)
     clock = SystemClock()
-    diagnoses = _RepeatedDiagnosis(given, rules, clock, recorder)
+    diagnoses = _RepeatedDiagnosis(sources, rules, clock, recorder)
     with ended_by_sigterm(), _screen(pause, as_json=as_json) as shown:
         return follow(diagnoses, shown, clock, pause, lambda one: exit_code(one, fail_on))
 
@@ -102,11 +102,11 @@ def pause_of(text: str) -> float:
     return pause
 
 
-def _check_repeatable(given: SourceOptions) -> None:
+def _check_repeatable(sources: SourceOptions) -> None:
     """Raises UsageError for sources that can be read only once."""
-    if given.until:
+    if sources.until:
         raise UsageError("--until ends the diagnosed period, and --watch has no end", next_step="leave one of them out")
-    for path in (path for path in given.files if is_stream(path)):
+    for path in (path for path in sources.files if is_stream(path)):
         raise UsageError(
             f"{clean(str(path), 200)} can be read only once", next_step="name a file, or leave --watch out"
         )
@@ -115,8 +115,8 @@ def _check_repeatable(given: SourceOptions) -> None:
 class _RepeatedDiagnosis:
     """Collects evidence and diagnoses it at each call."""
 
-    def __init__(self, given: SourceOptions, rules: RuleSet, clock: Clock, recorder: ChangeRecorder) -> None:
-        self._given = given
+    def __init__(self, sources: SourceOptions, rules: RuleSet, clock: Clock, recorder: ChangeRecorder) -> None:
+        self._given = sources
         self._rules = rules
         self._clock = clock
         self._recorder = recorder

@@ -69,7 +69,7 @@ Say = Callable[[str], None]
 
 
 class ServiceMonitor:
-    """Monitor of the sources in `given`. `wake` interrupts the pause when an incident was opened."""
+    """Monitor of the sources in `options`. `wake` interrupts the pause when an incident was opened."""
 
     def __init__(
         self, options: SourceOptions, rules: RuleSet, intake: Intake, every: float, clock: Clock, log: Say

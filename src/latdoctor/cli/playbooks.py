@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from latdoctor.cli import options
+from latdoctor.cli.options import OutputFormat, OutputOption
 
 if TYPE_CHECKING:
     from latdoctor.remediation.playbook import Playbook
@@ -17,16 +17,6 @@ if TYPE_CHECKING:
     from latdoctor.report.playbook import PlaybookTexts
 
 app = typer.Typer(help="Playbooks: what they fix and how they verify it.", no_args_is_help=True)
-
-
-class Shape(StrEnum):
-    """The format of the answer."""
-
-    TEXT = "text"
-    JSON = "json"
-
-
-Output = Annotated[Shape, typer.Option("--output", "-o", help="How it is printed.")]
 
 
 def library(extra: Sequence[Path]) -> Library:
@@ -38,13 +28,13 @@ def library(extra: Sequence[Path]) -> Library:
 
 
 @app.command("list")
-def list_playbooks(playbooks: options.Playbooks = None, output: Output = Shape.TEXT) -> None:
+def list_playbooks(playbooks: options.Playbooks = None, output: OutputOption = OutputFormat.TEXT) -> None:
     """List every playbook with the causes that it fixes.
 
     Exit codes: 0 listed · 2 an invalid playbook.
     """
     known = library(playbooks or [])
-    if output is Shape.JSON:
+    if output is OutputFormat.JSON:
         from latdoctor.report import playbook
 
         typer.echo(playbook.as_json(playbook.pages(known)))
@@ -97,7 +87,7 @@ def show(
     playbooks: options.Playbooks = None,
     rules: options.Rules = None,
     verbose: options.VerboseOption = False,
-    output: Output = Shape.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Show what a playbook does.
 
@@ -109,7 +99,7 @@ def show(
 
     known = library(playbooks or [])
     found = known.find(name)
-    if output is Shape.JSON:
+    if output is OutputFormat.JSON:
         typer.echo(as_json(page(found)))
         return
     texts = _texts(rules or [])

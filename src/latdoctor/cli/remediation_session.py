@@ -266,7 +266,7 @@ def _ended(plan: Plan, books: Library, world: RunContext, *, first: bool) -> Res
 
 
 def _held(found: Sequence[Planned], options: RemediateOptions) -> int:
-    """ResolvedRequest for confirmation; the exit code where it is not given, else 0."""
+    """Ask for confirmation. Returns the exit code where it is not granted, else 0."""
     report.plans(found, notice_console(), verbose=options.verbose, confirming=True)
     reason = hold_reason()
     if not reason:

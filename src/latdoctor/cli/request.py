@@ -220,80 +220,82 @@ class BaselineNeed(Enum):
     UNUSED = "not used"
 
 
-def resolve_request(given: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> ResolvedRequest:
+def resolve_request(sources: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> ResolvedRequest:
     """The sources of the options, else the configured target, else this machine. Raises UsageError, BundleError."""
-    settings = settings_of(given)
-    window = value(given.window or WINDOW, parse_duration, "--window", WINDOW)
+    settings = settings_of(sources)
+    window = value(sources.window or WINDOW, parse_duration, "--window", WINDOW)
     if not 0 < window <= LONGEST_WINDOW:
         raise UsageError(
-            f"must be greater than 0 and at most 1h (got {given.window!r})",
+            f"must be greater than 0 and at most 1h (got {sources.window!r})",
             where="--window",
             next_step=f"write it such as --window {WINDOW}",
         )
     context = Context(
-        target=clean(_name(given, settings), 200),
-        slo_p99=value(given.slo, parse_span, "--slo", "500ms") if given.slo else settings.slo_p99,
+        target=clean(_name(sources, settings), 200),
+        slo_p99=value(sources.slo, parse_span, "--slo", "500ms") if sources.slo else settings.slo_p99,
         slo_error_ratio=(
-            value(given.slo_errors, parse_share, "--slo-errors", "1%") if given.slo_errors else settings.slo_error_ratio
+            value(sources.slo_errors, parse_share, "--slo-errors", "1%")
+            if sources.slo_errors
+            else settings.slo_error_ratio
         ),
     )
-    baseline = _baseline(given, settings, need)
-    request, notice = _request(given, settings, window)
-    if given.window and not (request.servers or request.nvml or request.host or request.prometheus or request.past):
+    baseline = _baseline(sources, settings, need)
+    request, notice = _request(sources, settings, window)
+    if sources.window and not (request.servers or request.nvml or request.host or request.prometheus or request.past):
         step = "leave it out; --since and --until select a part of a log"
         raise UsageError("needs a live source; files are read as a whole", where="--window", next_step=step)
     return ResolvedRequest(
-        request, context, baseline, () if notice else named_sources(request, nvml=bool(given.nvml)), notice
+        request, context, baseline, () if notice else named_sources(request, nvml=bool(sources.nvml)), notice
     )
 
 
-def check_no_sources_beside(bundle: Path | None, given: SourceOptions) -> None:
+def check_no_sources_beside(bundle: Path | None, sources: SourceOptions) -> None:
     """Raises UsageError for a bundle together with sources: it has sources of its own."""
-    if bundle is not None and given.any_source:
+    if bundle is not None and sources.any_source:
         raise UsageError("a bundle and sources are exclusive", next_step="give one of them")
 
 
-def check_no_collect_options(given: SourceOptions) -> None:
+def check_no_collect_options(sources: SourceOptions) -> None:
     """Raises UsageError for a saved bundle together with options for collecting."""
-    how = {"--target": given.target, "--window": given.window, "--select": given.select}
-    how |= {"--since": given.since, "--until": given.until, "--log-pattern": given.log_pattern}
+    how = {"--target": sources.target, "--window": sources.window, "--select": sources.select}
+    how |= {"--since": sources.since, "--until": sources.until, "--log-pattern": sources.log_pattern}
     for option in (name for name, value in how.items() if value):
         raise UsageError(f"{option} is for collecting, and a bundle is collected already", next_step="leave it out")
 
 
-def _baseline(given: SourceOptions, settings: TargetSettings, need: BaselineNeed) -> Baseline | None:
-    if given.baseline is not None:
-        return load_baseline(given.baseline)
+def _baseline(sources: SourceOptions, settings: TargetSettings, need: BaselineNeed) -> Baseline | None:
+    if sources.baseline is not None:
+        return load_baseline(sources.baseline)
     path = settings.baseline
     if path is None or need is BaselineNeed.UNUSED or (need is BaselineNeed.IF_PRESENT and not path.exists()):
         return None
     return load_baseline(path)
 
 
-def with_slo_options(context: Context, given: SourceOptions) -> Context:
+def with_slo_options(context: Context, sources: SourceOptions) -> Context:
     """The context of a saved bundle, with the objectives of the command line."""
-    if given.slo:
-        context = replace(context, slo_p99=value(given.slo, parse_span, "--slo", "500ms"))
-    if given.slo_errors:
-        context = replace(context, slo_error_ratio=value(given.slo_errors, parse_share, "--slo-errors", "1%"))
+    if sources.slo:
+        context = replace(context, slo_p99=value(sources.slo, parse_span, "--slo", "500ms"))
+    if sources.slo_errors:
+        context = replace(context, slo_error_ratio=value(sources.slo_errors, parse_share, "--slo-errors", "1%"))
     return context
 
 
-def settings_of(given: SourceOptions) -> TargetSettings:
+def settings_of(sources: SourceOptions) -> TargetSettings:
     """The configuration of the selected target. Raises UsageError."""
     from latdoctor.cli.config import TargetSettings, targets
 
-    if given.any_source:
-        return TargetSettings(name=given.target)
+    if sources.any_source:
+        return TargetSettings(name=sources.target)
     configured = targets()
-    if given.target:
-        if given.target not in configured:
+    if sources.target:
+        if sources.target not in configured:
             known = ", ".join(sorted(configured)) or "none"
             raise UsageError(
-                f"no target {given.target!r} is configured (configured: {known})",
+                f"no target {sources.target!r} is configured (configured: {known})",
                 next_step="name one of them, or give a source such as --server URL",
             )
-        return configured[given.target]
+        return configured[sources.target]
     if len(configured) > 1:
         raise UsageError(
             f"several targets are configured: {', '.join(sorted(configured))}", next_step="choose one with --target"
@@ -301,39 +303,39 @@ def settings_of(given: SourceOptions) -> TargetSettings:
     return next(iter(configured.values()), TargetSettings())
 
 
-def _request(given: SourceOptions, settings: TargetSettings, window: float) -> tuple[CollectRequest, str]:
-    servers = given.server or settings.server
+def _request(sources: SourceOptions, settings: TargetSettings, window: float) -> tuple[CollectRequest, str]:
+    servers = sources.server or settings.server
     for url in servers:
-        server(url, "--server" if given.server else f"target {settings.name}")
+        server(url, "--server" if sources.server else f"target {settings.name}")
     from latdoctor.cli import time_args
 
-    asked = time_args.past_of(given, settings)
+    past = time_args.past_of(sources, settings)
     request = CollectRequest(
-        prometheus=time_args.server_of(given, settings, asked),
-        past=asked if given.since or given.until else None,
+        prometheus=time_args.server_of(sources, settings, past),
+        past=past if sources.since or sources.until else None,
         servers=servers,
-        metrics=given.metrics or settings.metrics,
-        traces=given.trace or settings.trace,
-        nsight=given.nsys or settings.nsys,
-        tensorrt=given.tensorrt or settings.tensorrt,
-        torch_memory=given.torch_memory or settings.torch_memory,
-        logs=given.log or settings.log,
-        log_pattern=_pattern(given, settings),
-        changes=given.changes or settings.changes,
-        pid=given.pid,
+        metrics=sources.metrics or settings.metrics,
+        traces=sources.trace or settings.trace,
+        nsight=sources.nsys or settings.nsys,
+        tensorrt=sources.tensorrt or settings.tensorrt,
+        torch_memory=sources.torch_memory or settings.torch_memory,
+        logs=sources.log or settings.log,
+        log_pattern=_pattern(sources, settings),
+        changes=sources.changes or settings.changes,
+        pid=sources.pid,
         window=window,
     )
-    if not (given.any_source or settings.name):
-        return _this_machine(request, given)
-    here = any(server(url).loopback for url in servers) or given.pid is not None
-    wanted = given.nvml if given.nvml is not None else settings.nvml
-    return replace(request, nvml=here if wanted is None else wanted, host=here or bool(wanted)), ""
+    if not (sources.any_source or settings.name):
+        return _this_machine(request, sources)
+    here = any(server(url).loopback for url in servers) or sources.pid is not None
+    nvml = sources.nvml if sources.nvml is not None else settings.nvml
+    return replace(request, nvml=here if nvml is None else nvml, host=here or bool(nvml)), ""
 
 
-def _pattern(given: SourceOptions, settings: TargetSettings) -> str:
+def _pattern(sources: SourceOptions, settings: TargetSettings) -> str:
     """Raises UsageError for an invalid pattern, or one without a log."""
-    text = given.log_pattern or settings.log_pattern
-    if given.log_pattern and not (given.log or settings.log):
+    text = sources.log_pattern or settings.log_pattern
+    if sources.log_pattern and not (sources.log or settings.log):
         raise UsageError(
             "--log-pattern describes the lines of an access log, and no log is named",
             next_step="name the log: --log FILE",
@@ -345,7 +347,7 @@ def _pattern(given: SourceOptions, settings: TargetSettings) -> str:
     return text
 
 
-def _this_machine(request: CollectRequest, given: SourceOptions) -> tuple[CollectRequest, str]:
+def _this_machine(request: CollectRequest, sources: SourceOptions) -> tuple[CollectRequest, str]:
     """The default without sources: this machine's GPUs, its kernel, and the metrics pages on its ports."""
     from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, api_root, command_for
 
@@ -355,7 +357,7 @@ def _this_machine(request: CollectRequest, given: SourceOptions) -> tuple[Collec
     for page in pages:
         if page.monitoring == MonitoringKind.PROMETHEUS:
             shown += f"; a Prometheus server is here: {command_for(api_root(page.url))}"
-    chosen = replace(request, servers=servers, nvml=given.nvml is not False, host=True)
+    chosen = replace(request, servers=servers, nvml=sources.nvml is not False, host=True)
     return chosen, f"no source named: reading this machine ({shown})"
 
 
@@ -366,16 +368,16 @@ def local_pages() -> tuple[DiscoveredPage, ...]:
     return discover()
 
 
-def _name(given: SourceOptions, settings: TargetSettings) -> str:
-    if given.target or settings.name:
-        return mask_credentials(given.target or settings.name)
-    if given.server:
-        return servers_name(given.server)
-    if given.prometheus:
+def _name(sources: SourceOptions, settings: TargetSettings) -> str:
+    if sources.target or settings.name:
+        return mask_credentials(sources.target or settings.name)
+    if sources.server:
+        return servers_name(sources.server)
+    if sources.prometheus:
         from latdoctor.cli.time_args import name_of
 
-        return name_of(given)
-    return given.files[0].name if given.files else "this machine"
+        return name_of(sources)
+    return sources.files[0].name if sources.files else "this machine"
 
 
 def value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:

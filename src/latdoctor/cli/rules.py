@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,7 @@ from rich.text import Text
 
 from latdoctor.cli import options
 from latdoctor.cli.console import progress_line, result_console
+from latdoctor.cli.options import OutputFormat, OutputOption
 from latdoctor.cli.session import case_of, rule_set, stamp
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.comparison import IncidentChange, RulesDifference, contrast, rule_changes
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 SHIPPED = "the shipped rules"
 _PACKED = ".tar.zst"
 _WHOLE = (
-    "a folder that has a shipped cause stands for all shipped rules: copy the others into it, too, or change what you "
-    "want changed by an overlay (docs/contributing.md)"
+    "a folder with a shipped cause replaces all shipped rules: copy the others into it too, or make your changes in an "
+    "overlay (docs/contributing.md)"
 )
 
 
 def compared(folders: Sequence[Path], bundles: Sequence[Path]) -> RulesDifference:
-    """The rules of the last of `folders` against those of the first, or against the shipped ones where it is alone.
+    """Compare the rules of the last of `folders` with those of the first, or of a single one with the shipped rules.
 
     Raises DefinitionError, BundleError.
     """
     old_name, old = _rules(folders[0]) if len(folders) > 1 else (SHIPPED, rule_set(()))
     new_name, new = _rules(folders[-1])
-    paths = [path for given in bundles for path in _bundles(given)]
+    paths = [path for bundle in bundles for path in _bundles(bundle)]
     incidents = []
     with progress_line() as tell:
         for number, path in enumerate(paths, start=1):
@@ -56,7 +56,7 @@ def compared(folders: Sequence[Path], bundles: Sequence[Path]) -> RulesDifferenc
 
 
 def _rules(folder: Path) -> tuple[str, RuleSet]:
-    """What `folder` means, in words, and its rules: with the shipped ones unless it stands in their place.
+    """The description of `folder` and its rules: with the shipped ones, unless it replaces them.
 
     Raises DefinitionError.
     """
@@ -76,20 +76,20 @@ def _described(name: str, rules: RuleSet) -> str:
     return f"{clean(name)} ({len(rules.causes)} causes, {len(rules.findings)} findings)"
 
 
-def _bundles(given: Path) -> Iterator[Path]:
-    """`given` itself, or the bundles that lie in it. Raises BundleError where there is none."""
-    if not given.is_dir() or (given / "manifest.json").exists():
-        yield given
+def _bundles(path: Path) -> Iterator[Path]:
+    """`path` itself, or the bundles in that folder. Raises BundleError where there is none."""
+    if not path.is_dir() or (path / "manifest.json").exists():
+        yield path
         return
     try:
-        inner = sorted(given.iterdir())
+        inner = sorted(path.iterdir())
     except OSError as error:
-        raise BundleError(f"cannot be read: {error.strerror}", where=str(given)) from error
+        raise BundleError(f"cannot be read: {error.strerror}", where=str(path)) from error
     found = [path for path in inner if path.name.endswith(_PACKED) or (path / "manifest.json").exists()]
     if not found:
         raise BundleError(
-            "holds no bundle",
-            where=str(given),
+            "contains no bundle",
+            where=str(path),
             next_step="name a bundle, or a folder of what `latdoctor collect` wrote",
         )
     yield from found
@@ -102,7 +102,7 @@ def _incident(path: Path, old: RuleSet, new: RuleSet) -> IncidentChange:
 
 
 def print_difference(difference: RulesDifference, new: Path, *, as_json: bool, every: bool) -> None:
-    """The document, or lines of text and what to do next with `new`, the folder of the new rules."""
+    """Print the document, or lines of text and the next command for `new`, the folder of the new rules."""
     if as_json:
         typer.echo(msgspec.json.format(msgspec.json.encode(difference), indent=2).decode())
         return
@@ -118,7 +118,7 @@ def print_difference(difference: RulesDifference, new: Path, *, as_json: bool, e
 def _next(new: Path) -> str:
     if _stands_for_shipped(new):
         return "latdoctor rules test, once they are in place of the shipped ones"
-    if clean(str(new)) != str(new):  # a name that cannot be shown can be typed by nobody
+    if clean(str(new)) != str(new):  # an unprintable name cannot be typed
         return "latdoctor rules test --rules, and that folder"
     return f"latdoctor rules test --rules {shlex.quote(str(new))}"
 
@@ -127,13 +127,6 @@ app = typer.Typer(help="The rules: what there is, and whether they are sound.", 
 
 FAILED = 3
 _JUNIT = "the JUnit report"
-
-
-class Shape(StrEnum):
-    """How a difference is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 @app.command("list")
@@ -165,7 +158,7 @@ def list_rules(rules: options.Rules = None) -> None:
 def lint(rules: options.Rules = None) -> None:
     """Check that every rule is sound.
 
-    Its format, its references, its weights, and that each cause can be told by its own findings.
+    Its format, its references, its weights, and that each cause is recognisable by its own findings.
 
     Exit codes: 0 sound · 2 problems, each with its file and line.
     """
@@ -252,7 +245,7 @@ def diff(
             help="A recorded incident, or a folder of them; may be repeated.",
         ),
     ] = None,
-    output: Annotated[Shape, typer.Option("--output", "-o", help="How it is printed.")] = Shape.TEXT,
+    output: OutputOption = OutputFormat.TEXT,
     fail_on_change: Annotated[
         bool, typer.Option("--fail-on-change", help="Exit with 3 where a verdict, or what is named, is another.")
     ] = False,
@@ -269,14 +262,14 @@ def diff(
 
     if len(folders) > 2:
         raise UsageError(
-            f"{len(folders)} folders of rules were given",
+            f"{len(folders)} folders of rules are named",
             next_step="give [OLD] NEW, and each bundle with --bundles PATH",
         )
     if fail_on_change and not bundles:
         raise UsageError(
-            "--fail-on-change is about the answers to recorded incidents, and none was given",
+            "--fail-on-change compares the answers to recorded incidents, and none is named",
             next_step="name them: --bundles PATH",
         )
     found = compared(folders, bundles or [])
-    print_difference(found, folders[-1], as_json=output is Shape.JSON, every=verbose)
+    print_difference(found, folders[-1], as_json=output is OutputFormat.JSON, every=verbose)
     raise typer.Exit(FAILED if fail_on_change and found.answers_changed else 0)

@@ -32,14 +32,14 @@ def rule_set(extra: Sequence[Path]) -> RuleSet:
     return rule_loader.read([folder("rules"), *extra]) if extra else rule_loader.shipped()
 
 
-def collect_bundle_now(given: SourceOptions) -> Bundle:
+def collect_bundle_now(sources: SourceOptions) -> Bundle:
     """Collect the requested sources, with progress on stderr."""
-    return collect_evidence(given).bundle
+    return collect_evidence(sources).bundle
 
 
-def collect_evidence(given: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> CollectedEvidence:
+def collect_evidence(sources: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> CollectedEvidence:
     """The same, together with the named sources."""
-    resolved = resolve_request(given, need)
+    resolved = resolve_request(sources, need)
     if resolved.notice:
         notice_console().print(resolved.notice)
     request = resolved.request

@@ -24,20 +24,20 @@ DAY = datetime.timedelta(days=1)
 _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
-def past_of(given: SourceOptions, settings: TargetSettings) -> TimeRange | None:
+def past_of(sources: SourceOptions, settings: TargetSettings) -> TimeRange | None:
     """The requested time range; the last hour where only a Prometheus server is named. Raises UsageError."""
-    named = given.prometheus or settings.prometheus
-    if given.select and not named:
+    named = sources.prometheus or settings.prometheus
+    if sources.select and not named:
         raise UsageError("--select is for --prometheus URL", next_step="name the server, or leave it out")
-    for option, value in (("--since", given.since), ("--until", given.until)):
-        if value and not (named or given.log or settings.log):
+    for option, value in (("--since", sources.since), ("--until", sources.until)):
+        if value and not (named or sources.log or settings.log):
             step = "name one of them, or leave it out"
             raise UsageError(f"{option} is for --prometheus URL and --log FILE", next_step=step)
-    if not (named or given.since or given.until):
+    if not (named or sources.since or sources.until):
         return None
     now = time.time()
-    until = moment(given.until, now, "--until") if given.until else now
-    since = moment(given.since, until if not given.until else now, "--since") if given.since else until - SINCE
+    until = moment(sources.until, now, "--until") if sources.until else now
+    since = moment(sources.since, until if not sources.until else now, "--since") if sources.since else until - SINCE
     wrong = _wrong(since, until, now)
     if wrong:
         raise UsageError(
@@ -45,7 +45,7 @@ def past_of(given: SourceOptions, settings: TargetSettings) -> TimeRange | None:
             where="--since",
             next_step="write it such as --since 2h (before now), or --since 02:30 --until 03:10",
         )
-    window = parse_duration(given.window) if given.window else min(WINDOW, until - since)
+    window = parse_duration(sources.window) if sources.window else min(WINDOW, until - since)
     return TimeRange(since, until, min(window, until - since))
 
 
@@ -66,9 +66,9 @@ def _shown(moment: float) -> str:
         return "an invalid time"
 
 
-def server_of(given: SourceOptions, settings: TargetSettings, past: TimeRange | None) -> PrometheusServer | None:
+def server_of(sources: SourceOptions, settings: TargetSettings, past: TimeRange | None) -> PrometheusServer | None:
     """The named Prometheus server. Raises UsageError."""
-    url = given.prometheus or settings.prometheus
+    url = sources.prometheus or settings.prometheus
     if not url or past is None:
         return None
     return PrometheusServer(
@@ -76,7 +76,7 @@ def server_of(given: SourceOptions, settings: TargetSettings, past: TimeRange | 
         since=past.since,
         until=past.until,
         window=past.window,
-        select=_select(given.select or settings.select),
+        select=_select(sources.select or settings.select),
     )
 
 
@@ -112,9 +112,9 @@ def time_of_day(text: str, now: float) -> datetime.datetime | None:
     return datetime.datetime.fromtimestamp(now).replace(hour=hour, minute=minute, second=second, microsecond=0)
 
 
-def name_of(given: SourceOptions) -> str:
+def name_of(sources: SourceOptions) -> str:
     """The name of a target of which only a Prometheus server is named."""
-    return prometheus_endpoint(given.prometheus).name
+    return prometheus_endpoint(sources.prometheus).name
 
 
 def _select(text: str) -> tuple[str, ...]:

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from latdoctor.collectors.prometheus.scrape import ScrapeTarget
 
 
-def server(given: str, where: str = "--server") -> ScrapeTarget:
-    """The metrics page at `given`. Raises UsageError for a text that is no http address, without its credentials."""
+def server(address: str, where: str = "--server") -> ScrapeTarget:
+    """The metrics page at `address`. Raises UsageError for a text that is no http address, without its credentials."""
     from latdoctor.collectors.prometheus.scrape import parse_target
 
     try:
-        return parse_target(given.strip())
+        return parse_target(address.strip())
     except ValueError as error:
-        shown = clean(re.split(r"[?#]", given.rsplit("@", 1)[-1])[0], 200)
+        shown = clean(re.split(r"[?#]", address.rsplit("@", 1)[-1])[0], 200)
         raise UsageError(
             f"{shown!r} is not an http or https address" if shown else "the address is empty",
             where=where,
@@ -29,13 +29,13 @@ def server(given: str, where: str = "--server") -> ScrapeTarget:
         ) from error
 
 
-def shown_origin(given: str) -> str:
+def shown_origin(address: str) -> str:
     """Scheme, host and port of a server: where its admin interface is. Raises UsageError as `server` does."""
-    parts = urlsplit(server(given).url)
+    parts = urlsplit(server(address).url)
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def servers_name(servers: Sequence[str]) -> str:
     """`a:8000`, or `a:8000 and 1 more`: the name of a target with these servers."""
-    first, *others = dict.fromkeys(server(given).name for given in servers)
+    first, *others = dict.fromkeys(server(address).name for address in servers)
     return f"{first} and {len(others)} more" if others else first
