@@ -16,6 +16,7 @@ from latdoctor.cli.options import SourceOptions
 if TYPE_CHECKING:
     from latdoctor.cli.incident_context import IncidentSelector
     from latdoctor.diagnosis.result import Diagnosis
+    from latdoctor.evidence.model import Evidence
 
 
 class DiagnosisFormat(StrEnum):
@@ -111,6 +112,13 @@ class _DiagnoseOptions:
     html: Path | None = None
 
 
+def two_engines(evidence: Evidence) -> tuple[str, str] | None:
+    """The two timed engines of the evidence, by name; None for any other number of them."""
+    timed = {one.subject for one in evidence.readings if one.signal == "engine.compute.median"}
+    engines = sorted(timed)
+    return (engines[0], engines[1]) if len(engines) == 2 else None
+
+
 def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:
     """Diagnose once and print the answer. Returns the exit code."""
     from msgspec import structs
@@ -144,10 +152,10 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
 
             compared = compare_with_bundle(case, diagnosis, how.against, chosen, sources)
             diagnosis = structs.replace(diagnosis, against=compared)
-        elif how.between:
+        elif pair := how.between or two_engines(case.evidence):
             from latdoctor.cli.compare_evidence import compare_subjects
 
-            diagnosis = structs.replace(diagnosis, against=compare_subjects(case, how.between, chosen))
+            diagnosis = structs.replace(diagnosis, against=compare_subjects(case, pair, chosen))
         _print(diagnosis, how.output, verbose=how.verbose)
         if how.output is not DiagnosisFormat.JSON:  # the document keeps its schema
             print_similar_incident(diagnosis, as_markdown=how.output is DiagnosisFormat.MARKDOWN)

@@ -99,9 +99,11 @@ def _moved(diagnosis: Diagnosis) -> Iterator[Line]:
     if diagnosis.against and diagnosis.against.speed:
         from latdoctor.report import comparison_screen
 
+        label = "Gone" if diagnosis.against.name == "now" else "Only in the other"
         for shift in diagnosis.against.contrast.causes:
             if shift.before and shift.before.named and not (shift.after and shift.after.named):
-                yield Line(f" Gone  {presenter.shortened(shift.title, WIDTH - 8)}", "bold", Rank.EVIDENCE)
+                title = presenter.shortened(shift.title, WIDTH - len(label) - 4)
+                yield Line(f" {label}  {title}", "bold", Rank.EVIDENCE)
         changes = comparison_screen.moved(diagnosis.against.values, diagnosis.against.speed)
         for number, one in enumerate(changes[:_MAX_MOVED]):
             line = comparison_screen.moved_row(one)

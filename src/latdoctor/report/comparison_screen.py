@@ -201,7 +201,9 @@ def _no_cause(answer: Answer, speed: SpeedChange) -> str:
         return "one of several causes; latdoctor diagnose lists them"
     if answer.kind == AnswerKind.UNEXPLAINED:
         return "unknown: no known cause fits what was found"
-    return "no cause was found" if speed.pace == Pace.SLOWER else "nothing points at a cause"
+    if speed.pace in (Pace.SLOWER, Pace.FASTER):
+        return "no known cause differs; what changed with it is below"
+    return "no cause was found"
 
 
 def _counts(found: Sequence[Difference]) -> str:
