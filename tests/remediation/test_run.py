@@ -23,7 +23,7 @@ from latdoctor.remediation.executor import execute
 from latdoctor.remediation.planner import Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.run_context import RunContext
-from latdoctor.remediation.run_result import Outcome, Result
+from latdoctor.remediation.run_result import Outcome, Reason, Result
 from latdoctor.remediation.target import Access, Target
 from latdoctor.remediation.verification import WINDOW, WindowResult
 from tests.remediation import playbooks_here
@@ -159,16 +159,26 @@ def relapses(service: Service) -> None:
     service.p99 = lambda service: 0.3 if int(service.now / 5) % 2 else 3.0
 
 
-TAKEN_BACK = [no_help, halved_load, blind_after, nan_after, errors_after, relapses]
+CODES = {
+    no_help: Reason.NO_IMPROVEMENT,
+    halved_load: Reason.INCONCLUSIVE,
+    blind_after: Reason.INCONCLUSIVE,
+    nan_after: Reason.INCONCLUSIVE,
+    errors_after: Reason.ABORT_CONDITION,
+    relapses: Reason.NO_IMPROVEMENT,
+}
 
 
-@pytest.mark.parametrize("spoil", TAKEN_BACK)
+@pytest.mark.parametrize("spoil", CODES)
 def test_unverified_change_is_rolled_back(room: Room, spoil: Callable[[Service], None]) -> None:
     spoil(room.service)
     result = room.run()
     assert result.outcome is Outcome.ROLLED_BACK, result
     assert room.service.values == BEFORE
     assert result.reason
+    assert result.code is CODES[spoil]
+    (run,) = run_history.runs(room.journal.entries())
+    assert run.code is run.rollback.code is result.code
 
 
 def test_abort_condition_rolls_back_at_once(room: Room) -> None:
@@ -436,6 +446,7 @@ def test_the_kill_switch(room: Room) -> None:
     result = room.run()
     assert result.outcome is Outcome.REFUSED
     assert "STOP" in result.reason
+    assert result.code is Reason.KILL_SWITCH
     assert room.service.writes == []
 
 
@@ -452,16 +463,16 @@ def test_kill_switch_during_a_run_rolls_back(room: Room) -> None:
 def test_cooldown_then_attempts_then_breaker(room: Room) -> None:
     no_help(room.service)
     assert room.run().outcome is Outcome.ROLLED_BACK
-    assert "less than 600 s ago" in room.run().reason
+    assert room.run().code is Reason.COOLDOWN
     room.service.now += 700
     assert room.run().outcome is Outcome.ROLLED_BACK
     room.service.now += 700
-    assert "the cause returns" in room.run().reason
+    assert room.run().code is Reason.ATTEMPTS
     assert room.run("test.lanes").outcome is Outcome.ROLLED_BACK
     room.service.now += 700
     result = room.run("test.lanes")
     assert result.outcome is Outcome.REFUSED
-    assert "rolled back" in result.reason
+    assert result.code is Reason.CIRCUIT_BREAKER
     room.journal.append("", "breaker.reset", {})
 
 
@@ -639,7 +650,7 @@ def test_conditions_that_already_hold_are_refused(room: Room, tmp_path: Path, te
     room.library = playbooks_here.library(tmp_path / "more", text)
     result = room.run()
     assert result.outcome is outcome, result
-    assert ("already hold" in result.reason) == (outcome is Outcome.REFUSED)
+    assert (result.code is Reason.ALREADY_MET) == (outcome is Outcome.REFUSED)
     assert bool(room.service.writes) == (outcome is Outcome.VERIFIED)
 
 
@@ -658,6 +669,7 @@ def test_absent_cause_is_refused(room: Room) -> None:
     result = room.run()
     assert result.outcome is Outcome.REFUSED
     assert "the cause is not present: batch-sizes-bimodal clear" in result.reason
+    assert result.code is Reason.CAUSE_ABSENT
     assert not room.service.writes
 
 
@@ -761,7 +773,7 @@ def test_recovering_service_is_refused(room: Room, completed: float, outcome: Ou
     result = room.run()
     assert result.outcome is outcome, result
     if outcome is Outcome.REFUSED:
-        assert "on its own" in result.reason
+        assert result.code is Reason.RECOVERING
         assert room.service.values == BEFORE
 
 
