@@ -1,4 +1,4 @@
-"""What differs between two looks at one target: value by value, the largest change first."""
+"""The differences of two observations of one target, value by value, the largest change first."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from latdoctor.evidence.model import Evidence, Value, is_unknown
 
 Key = tuple[str, str]  # signal, subject
-# Quantities of a healthy service wander by a fifth from look to look.
+# Quantities of a healthy service vary by a fifth from one observation to the next.
 ALIKE = 1.2
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One signal of one subject, before and after; None where that look does not show it."""
+    """One signal of one subject, before and after; None where that observation does not have it."""
 
     signal: str
     subject: str
@@ -56,16 +56,16 @@ def values(evidence: Evidence) -> dict[Key, Value]:
 
 
 def differences(before: Mapping[Key, Value], after: Mapping[Key, Value]) -> tuple[Difference, ...]:
-    """Every signal of either look. A subject that is named otherwise is met where there is but one of it in each."""
+    """Every signal of either observation. A renamed subject is matched where each has only one with that signal."""
     renamed = _renamed(before, after)
     found = []
-    seen: set[Key] = set()
+    matched: set[Key] = set()
     for key, value in before.items():
         now = renamed.get(key, key)
-        seen.add(now)
+        matched.add(now)
         found.append(Difference(key[0], now[1] if now in after else key[1], value, after.get(now)))
     found += [Difference(signal, subject, None, value) for (signal, subject), value in after.items()
-              if (signal, subject) not in seen]  # fmt: skip
+              if (signal, subject) not in matched]  # fmt: skip
     return tuple(sorted(found, key=lambda one: (-one._size, one.signal, one.subject)))
 
 
