@@ -45,8 +45,20 @@ class _ServerCounters(Struct, frozen=True):
     reloads: int
 
 
+class _ServerAction:
+    """The resource of the server's actions."""
+
+    __slots__ = ()
+
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
+        return validate_base_url(target.admin) + SERVER_PATH
+
+    def resource(self, access: Access, resource_id: str) -> ServerOperations:
+        return ServerOperations(access, resource_id)
+
+
 @dataclass(frozen=True, slots=True)
-class OperationAction:
+class OperationAction(_ServerAction):
     """Runs an operation of the server once. It takes no arguments."""
 
     name: str
@@ -58,18 +70,12 @@ class OperationAction:
         if arguments:
             yield f"takes no arguments (got {', '.join(arguments)})"
 
-    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
-        return validate_base_url(target.admin) + SERVER_PATH
-
-    def resource(self, access: Access, resource_id: str) -> ServerOperations:
-        return ServerOperations(access, resource_id)
-
     def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
         return {self.counter: _count(state, self.counter) + 1}
 
 
 @dataclass(frozen=True, slots=True)
-class DrainingAction:
+class DrainingAction(_ServerAction):
     """Takes the server out of service or back into it: `draining: true` or `false`."""
 
     name: str = "server.draining.set"
@@ -82,12 +88,6 @@ class DrainingAction:
         for text in arguments.values():
             if text.strip().lower() not in ("true", "false") and "$" not in text:
                 yield f"draining must be true or false (got {text!r})"
-
-    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
-        return validate_base_url(target.admin) + SERVER_PATH
-
-    def resource(self, access: Access, resource_id: str) -> ServerOperations:
-        return ServerOperations(access, resource_id)
 
     def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
         unknown = next((name for name in arguments if name != DRAINING), None)

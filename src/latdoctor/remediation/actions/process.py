@@ -104,8 +104,20 @@ _REVERSIBLE = ("SIGSTOP", "SIGCONT")
 _POLL_INTERVAL = 0.02  # seconds between two reads of the state after a signal
 
 
+class _ProcessAction:
+    """The resource of both actions."""
+
+    __slots__ = ()
+
+    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
+        return str(Process.of(target))
+
+    def resource(self, access: Access, resource_id: str) -> ProcessState:
+        return ProcessState(Process.of(access.target))
+
+
 @dataclass(frozen=True, slots=True)
-class SignalAction:
+class SignalAction(_ProcessAction):
     """`signal: SIGTERM` or `signal: SIGHUP`. Neither can be undone."""
 
     name: str = "process.signal"
@@ -120,12 +132,6 @@ class SignalAction:
         elif arguments["signal"] not in _SIGNALS and "$" not in arguments["signal"]:
             yield f"signal must be {' or '.join(_SIGNALS)}"
 
-    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
-        return str(Process.of(target))
-
-    def resource(self, access: Access, resource_id: str) -> ProcessState:
-        return ProcessState(Process.of(access.target))
-
     def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
         name = arguments.get("signal", "")
         if name not in _SIGNALS:
@@ -136,7 +142,7 @@ class SignalAction:
 
 
 @dataclass(frozen=True, slots=True)
-class StopAction:
+class StopAction(_ProcessAction):
     """`stopped: true` stops the process, `false` lets it continue."""
 
     name: str = "process.stopped.set"
@@ -148,12 +154,6 @@ class StopAction:
             yield "takes one argument, `stopped: true` or `stopped: false`"
         elif arguments[STOPPED].strip().lower() not in ("true", "false") and "$" not in arguments[STOPPED]:
             yield f"stopped must be true or false (got {arguments[STOPPED]!r})"
-
-    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
-        return str(Process.of(target))
-
-    def resource(self, access: Access, resource_id: str) -> ProcessState:
-        return ProcessState(Process.of(access.target))
 
     def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
         if not state.values[RUNNING]:

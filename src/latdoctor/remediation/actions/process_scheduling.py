@@ -79,48 +79,45 @@ class ThreadSetting:
 
 
 @dataclass(frozen=True, slots=True)
-class AffinityAction:
-    """`cpus: 0-3,6`, for all threads of the process."""
+class ThreadAction:
+    """Sets `field` in all threads of the process. `parse` converts its argument and raises UsageError; `check_undo`
+    raises UsageError if a change from one value to another could not be undone."""
 
-    name: str = "process.affinity.set"
+    name: str
+    field: str
+    example: str
+    parse: Callable[[str], Value]
+    get: Callable[[int], Value]
+    put: Callable[[int, Value], None]
+    command: Callable[[Process, Value], str]
+    check_undo: Callable[[Value, Value], None] = lambda before, after: None
     kinds: frozenset[TargetKind] = frozenset({TargetKind.PROCESS})
     undos: frozenset[Undo] = frozenset({Undo.RESTORE})
 
     def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
-        return _check_single(arguments, CPUS, "0-3,6", parse_cpu_list)
+        if set(arguments) != {self.field}:
+            yield f"takes one argument, `{self.field}: {self.example}`"
+        elif "$" not in arguments[self.field]:
+            try:
+                self.parse(arguments[self.field])
+            except UsageError as error:
+                yield error.what
 
     def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
-        return f"{Process.of(target)}, {CPUS}"
+        return f"{Process.of(target)}, {self.field}"
 
     def resource(self, access: Access, resource_id: str) -> ThreadSetting:
-        return ThreadSetting(Process.of(access.target), CPUS, _get_affinity, _set_affinity, _affinity_command)
+        return ThreadSetting(Process.of(access.target), self.field, self.get, self.put, self.command)
 
     def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
-        _require_uniform(CPUS, state)
-        return {CPUS: format_cpu_list(parse_cpu_list(arguments.get(CPUS, "")))}
+        if self.field in state.parts:
+            differing = state.values[self.field]
+            raise UsageError(f"the threads differ in {self.field} ({differing}), which could not be restored")
+        after = self.parse(arguments.get(self.field, ""))
+        self.check_undo(state.values[self.field], after)
+        return {self.field: after}
 
 
-def _check_single(
-    arguments: Mapping[str, str], field: str, example: str, parse: Callable[[str], object]
-) -> Iterator[str]:
-    """Check that `field` is the only argument and that `parse`, which raises UsageError, accepts its value."""
-    if set(arguments) != {field}:
-        yield f"takes one argument, `{field}: {example}`"
-    elif "$" not in arguments[field]:
-        try:
-            parse(arguments[field])
-        except UsageError as error:
-            yield error.what
-
-
-def _require_uniform(field: str, state: State) -> Value:
-    """The one value of all threads. Raises UsageError if they differ: the old values could not be restored."""
-    if field in state.parts:
-        raise UsageError(f"the threads differ in {field} ({state.values[field]}), which could not be restored")
-    return state.values[field]
-
-
-CPUS = "cpus"
 MAX_CPUS = 8192  # the largest number that Linux supports (CONFIG_NR_CPUS)
 _CPU_LIST = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*")
 
@@ -146,6 +143,10 @@ def format_cpu_list(cpus: Iterable[int]) -> str:
     return ",".join(str(cpus[0]) if len(cpus) == 1 else f"{cpus[0]}-{cpus[-1]}" for cpus in ranges)
 
 
+def _parse_affinity(text: str) -> Value:
+    return format_cpu_list(parse_cpu_list(text))
+
+
 def _get_affinity(thread: int) -> Value:
     return format_cpu_list(os.sched_getaffinity(thread))
 
@@ -158,35 +159,6 @@ def _affinity_command(process: Process, value: Value) -> str:
     return f"taskset -a -p -c {value} {process.pid}"
 
 
-@dataclass(frozen=True, slots=True)
-class NiceAction:
-    """`nice: 5`, for all threads of the process."""
-
-    name: str = "process.nice.set"
-    kinds: frozenset[TargetKind] = frozenset({TargetKind.PROCESS})
-    undos: frozenset[Undo] = frozenset({Undo.RESTORE})
-
-    def check_arguments(self, arguments: Mapping[str, str]) -> Iterator[str]:
-        return _check_single(arguments, NICE_FIELD, "5", _parse_nice)
-
-    def resource_id(self, target: Target, arguments: Mapping[str, str]) -> str:
-        return f"{Process.of(target)}, {NICE_FIELD}"
-
-    def resource(self, access: Access, resource_id: str) -> ThreadSetting:
-        return ThreadSetting(Process.of(access.target), NICE_FIELD, _get_nice, _set_nice, _nice_command)
-
-    def desired_values(self, arguments: Mapping[str, str], state: State) -> Values:
-        before, after = _require_uniform(NICE_FIELD, state), _parse_nice(arguments.get(NICE_FIELD, ""))
-        lowest = min(int(before or 0), after)
-        if before != after and lowest < lowest_permitted_nice():
-            raise UsageError(
-                f"this user may not set nice to {lowest}, so {before} → {after} could not be undone",
-                next_step="run latdoctor with CAP_SYS_NICE, or raise RLIMIT_NICE",
-            )
-        return {NICE_FIELD: after}
-
-
-NICE_FIELD = "nice"
 MIN_NICE, MAX_NICE = -20, 19
 _CAP_SYS_NICE = 23  # capability.h
 
@@ -207,8 +179,17 @@ def _has_cap_sys_nice() -> bool:
     return bool(int(effective, 16) >> _CAP_SYS_NICE & 1)
 
 
-def _parse_nice(text: str) -> int:
-    level = field_values.parse_number(NICE_FIELD, text)
+def _check_nice_undo(before: Value, after: Value) -> None:
+    lowest = min(int(before or 0), int(after or 0))
+    if before != after and lowest < lowest_permitted_nice():
+        raise UsageError(
+            f"this user may not set nice to {lowest}, so {before} → {after} could not be undone",
+            next_step="run latdoctor with CAP_SYS_NICE, or raise RLIMIT_NICE",
+        )
+
+
+def _parse_nice(text: str) -> Value:
+    level = field_values.parse_number("nice", text)
     if not isinstance(level, int) or not MIN_NICE <= level <= MAX_NICE:
         raise UsageError(f"nice must be an integer from {MIN_NICE} to {MAX_NICE} (got {text!r})")
     return level
@@ -226,5 +207,7 @@ def _nice_command(process: Process, value: Value) -> str:
     return f"renice -n {value} -p $(ls /proc/{process.pid}/task)"
 
 
-AFFINITY = AffinityAction()
-NICE = NiceAction()
+AFFINITY = ThreadAction(
+    "process.affinity.set", "cpus", "0-3,6", _parse_affinity, _get_affinity, _set_affinity, _affinity_command
+)
+NICE = ThreadAction("process.nice.set", "nice", "5", _parse_nice, _get_nice, _set_nice, _nice_command, _check_nice_undo)
