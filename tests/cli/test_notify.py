@@ -18,7 +18,7 @@ from latdoctor.remediation import run_history
 from tests.cli.running import Outcome, run
 from tests.http.served import Server, answering, each, hangs, serving
 from tests.notify import stories
-from tests.remediation.actions.wire import PATIENCE
+from tests.remediation.actions.lossy_proxy import PATIENCE
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"
 SIGNING = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

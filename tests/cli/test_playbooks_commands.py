@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.remediation.playbook_library import shipped
 from tests.cli.running import run
-from tests.remediation.playbooks_here import SCHEDULER
+from tests.remediation.sample_playbooks import SCHEDULER
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 

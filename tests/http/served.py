@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.remediation.actions.wire import PATIENCE, whole
+from tests.remediation.actions.lossy_proxy import PATIENCE, whole
 
 Serve = Callable[[socket.socket, threading.Event], None]
 

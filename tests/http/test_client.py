@@ -18,7 +18,7 @@ from latdoctor.errors import OperationError
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse, Secret, redact_secrets, send_request
 from latdoctor.http.failure import FailureCode, RequestFailure
 from tests.http.served import Serve, answering, dripping, hangs, serving
-from tests.remediation.actions.wire import PATIENCE
+from tests.remediation.actions.lossy_proxy import PATIENCE
 
 CANARY = "canary-in-the-mine-0123456789"
 

@@ -25,7 +25,7 @@ from latdoctor.notify.receiver import Receiver, ReceiverKind
 from latdoctor.notify.transport import Keys, attempt
 from tests.http.served import Server, answering, each, hangs, serving
 from tests.notify import stories
-from tests.remediation.actions.wire import PATIENCE
+from tests.remediation.actions.lossy_proxy import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"

@@ -19,7 +19,7 @@ from latdoctor.remediation.admin_api import MAX_BYTES, AdminRequest, AdminRespon
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 from tests.http.served import answering, dripping, hangs, serving
-from tests.remediation.actions.wire import PATIENCE
+from tests.remediation.actions.lossy_proxy import PATIENCE
 
 CANARY = "canary-in-the-mine-0123456789"
 TOKEN = Secret(CANARY)

@@ -17,7 +17,7 @@ from latdoctor.remediation import actions
 from latdoctor.remediation.change import Value
 from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT
 from latdoctor.remediation.run_result import Outcome
-from tests.remediation.simulated import Remembered, Service, Setting
+from tests.remediation.simulated_service import Remembered, Service, Setting
 from tests.remediation.test_run import BEFORE, Killed, Room, furnished, no_help
 
 LOUD = ROLLBACK_TIMEOUT + 5  # seconds within which it says that it could not take everything back

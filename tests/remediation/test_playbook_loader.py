@@ -16,7 +16,7 @@ from latdoctor.remediation.playbook import Settle
 from latdoctor.remediation.playbook_library import read_library, shipped, shipped_playbook
 from latdoctor.remediation.playbook_loader import read_playbook
 from latdoctor.resources import folder
-from tests.remediation.playbooks_here import LANES, SCHEDULER, WHOLE, library
+from tests.remediation.sample_playbooks import LANES, SCHEDULER, WHOLE, library
 
 BAD = sorted((Path(__file__).parent / "playbooks").glob("*.yaml"))
 _EXPECTED = re.compile(r"^# expect: (?:(\d+): )?(.*)$", re.MULTILINE)

@@ -12,7 +12,7 @@ from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT, UndoResult, undo_ch
 from latdoctor.remediation.run_context import RunJournal
 from latdoctor.remediation.run_history import ChangeRef, RollbackStarted
 from latdoctor.remediation.run_result import Outcome
-from tests.remediation.simulated import Service, Setting
+from tests.remediation.simulated_service import Service, Setting
 from tests.remediation.test_guarantees import simulated
 from tests.remediation.test_run import Room
 

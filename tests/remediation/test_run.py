@@ -26,8 +26,8 @@ from latdoctor.remediation.run_context import RunContext
 from latdoctor.remediation.run_result import Outcome, Reason, Result
 from latdoctor.remediation.target import Access, Target
 from latdoctor.remediation.verification import WINDOW, WindowResult
-from tests.remediation import playbooks_here
-from tests.remediation.simulated import Service, Setting
+from tests.remediation import sample_playbooks
+from tests.remediation.simulated_service import Service, Setting
 
 BEFORE: dict[str, Value] = {"scheduler": "long-alone", "lanes": False}
 AFTER: dict[str, Value] = {"scheduler": "token-budget", "lanes": False}
@@ -96,7 +96,7 @@ def furnished(service: Service, folder: Path, kind: type[Journal] = Journal) -> 
     """A room in `folder`. The action on the service has to be known already."""
     state = folder / "state"
     journal = kind.opened(state / "journal.sqlite", clock=lambda: _moment(service))
-    return Room(service, playbooks_here.library(folder / "playbooks"), journal, state)
+    return Room(service, sample_playbooks.library(folder / "playbooks"), journal, state)
 
 
 def _moment(service: Service) -> Moment:
@@ -495,7 +495,7 @@ def test_run_after_a_killed_run_suggests_recover(room: Room) -> None:
 
 def test_a_playbook_that_changed_since_the_plan(room: Room, tmp_path: Path) -> None:
     plan = room.plan()
-    changed = playbooks_here.library(tmp_path / "other", playbooks_here.SCHEDULER.replace("20s", "25s"))
+    changed = sample_playbooks.library(tmp_path / "other", sample_playbooks.SCHEDULER.replace("20s", "25s"))
     assert execute(plan, changed, room.world).outcome is Outcome.REFUSED
 
 
@@ -537,8 +537,8 @@ def test_later_edit_is_left_by_a_requested_rollback(room: Room) -> None:
 
 def test_later_run_on_the_same_fields_is_rolled_back_first(room: Room, tmp_path: Path) -> None:
     first = room.run()
-    other = playbooks_here.SCHEDULER.replace("test.scheduler", "test.single").replace("token-budget", "single")
-    room.library = playbooks_here.library(tmp_path / "more", playbooks_here.SCHEDULER, other)
+    other = sample_playbooks.SCHEDULER.replace("test.scheduler", "test.single").replace("token-budget", "single")
+    room.library = sample_playbooks.library(tmp_path / "more", sample_playbooks.SCHEDULER, other)
     room.service.p99 = lambda service: {"long-alone": 3.0, "token-budget": 3.0, "single": 0.3}[
         str(service.values["scheduler"])
     ]
@@ -612,8 +612,8 @@ def test_recovery_without_access_has_manual_commands(room: Room) -> None:
 
 
 def test_step_without_undo_is_not_undone(room: Room, tmp_path: Path) -> None:
-    restart = playbooks_here.SCHEDULER.replace("undo: restore", "undo: none-needed")
-    room.library = playbooks_here.library(tmp_path / "more", restart)
+    restart = sample_playbooks.SCHEDULER.replace("undo: restore", "undo: none-needed")
+    room.library = sample_playbooks.library(tmp_path / "more", restart)
     no_help(room.service)
     result = room.run()
     assert result.outcome is Outcome.ROLLED_BACK
@@ -636,7 +636,7 @@ def test_requested_rollbacks_do_not_trip_the_breaker(room: Room, why: str) -> No
         assert all(run.rolled_back_on_request for run in run_history.runs(room.journal.entries()))
 
 
-NOT_HIGHER = playbooks_here.SCHEDULER.replace("latency.p99 < 0.5 x before", "latency.p99 < 2 x before")
+NOT_HIGHER = sample_playbooks.SCHEDULER.replace("latency.p99 < 0.5 x before", "latency.p99 < 2 x before")
 
 
 @pytest.mark.parametrize(
@@ -647,7 +647,7 @@ NOT_HIGHER = playbooks_here.SCHEDULER.replace("latency.p99 < 0.5 x before", "lat
     ],
 )
 def test_conditions_that_already_hold_are_refused(room: Room, tmp_path: Path, text: str, outcome: Outcome) -> None:
-    room.library = playbooks_here.library(tmp_path / "more", text)
+    room.library = sample_playbooks.library(tmp_path / "more", text)
     result = room.run()
     assert result.outcome is outcome, result
     assert (result.code is Reason.ALREADY_MET) == (outcome is Outcome.REFUSED)
@@ -657,8 +657,8 @@ def test_conditions_that_already_hold_are_refused(room: Room, tmp_path: Path, te
 @pytest.mark.parametrize(("window", "outcome"), [("15s", Outcome.ROLLED_BACK), ("5s", Outcome.VERIFIED)])
 def test_fluctuating_signal_is_not_verified(room: Room, tmp_path: Path, window: str, outcome: Outcome) -> None:
     """A single window would have been the peak, and a change without effect would have passed."""
-    text = playbooks_here.SCHEDULER.replace("[batch-sizes-bimodal clear]", "[]")
-    room.library = playbooks_here.library(tmp_path / "more", text.replace("{window: 10s}", f"{{window: {window}}}"))
+    text = sample_playbooks.SCHEDULER.replace("[batch-sizes-bimodal clear]", "[]")
+    room.library = sample_playbooks.library(tmp_path / "more", text.replace("{window: 10s}", f"{{window: {window}}}"))
     room.service.p99 = lambda service: 3.0 if service.now == float(window.rstrip("s")) else 1.2
     result = room.run()
     assert result.outcome is outcome, result

@@ -14,7 +14,7 @@ from latdoctor import remediation
 from latdoctor.remediation.actions import ACTIONS
 from latdoctor.remediation.change import Change, ChangeState, Conflict, Deadline, Undo, Unreachable, ensure
 from tests.lab.server.running_server import PATIENCE, TOKEN
-from tests.remediation.actions.worlds import SHARED, WORLDS, World
+from tests.remediation.actions.action_fixtures import SHARED, WORLDS, World
 
 LONG = PATIENCE
 SHORT = 0.4  # seconds, where a test waits for nothing to happen

@@ -17,7 +17,7 @@ from latdoctor.remediation.admin_api import AdminResponse
 from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable
 from latdoctor.remediation.target import Access, Target
 from tests.lab.server.running_server import PATIENCE, TOKEN, Running
-from tests.remediation.actions.worlds import json_page, json_served, routed
+from tests.remediation.actions.action_fixtures import json_page, json_served, routed
 
 
 def soon() -> Deadline:
@@ -74,7 +74,7 @@ def test_missing_new_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> Non
         target = Target("lab", "reference-router", admin=url)
         replicas = REPLACE_REPLICA.resource(Access(target, Secret(TOKEN)), REPLACE_REPLICA.resource_id(target, {}))
         state = replicas.read(soon())
-        monkeypatch.setattr("tests.remediation.actions.worlds._Replacing.start", lambda *_: None)
+        monkeypatch.setattr("tests.remediation.actions.action_fixtures._Replacing.start", lambda *_: None)
         with pytest.raises(Unreachable, match="no new process yet"):
             replicas.write({"starts.a": 2}, state.version, Deadline.after(3))  # a busy machine answers in one
         assert fleet.known("a").starts == 1

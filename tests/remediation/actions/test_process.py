@@ -41,7 +41,7 @@ from latdoctor.remediation.change import (
 )
 from latdoctor.remediation.target import Access, Target
 from tests.lab.server.running_server import PATIENCE
-from tests.remediation.actions.worlds import child, started, threads
+from tests.remediation.actions.action_fixtures import child, started, threads
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ from latdoctor.remediation.actions.process_scheduling import lowest_permitted_ni
 from latdoctor.remediation.change import Change, Deadline, Field, Resource, Values, has_values
 from latdoctor.remediation.target import Access, Target
 from tests.lab.server.running_server import ADMIN, PATIENCE, TOKEN, Running
-from tests.remediation.actions.wire import Wire
+from tests.remediation.actions.lossy_proxy import Wire
 
 ANY = {**ADMIN, "if-match": "*"}
 
