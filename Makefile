@@ -39,7 +39,7 @@ $(READY):
 demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (two minutes)
 	@$(BIN)/latdoctor demo
 
-test: $(READY) ## run the tests (ARGS="-n 0 tests/words -k units" for some of them, one after another)
+test: $(READY) ## run the tests (ARGS="-n 0 tests/test_units.py" for some of them, one after another)
 	$(BIN)/python -m pytest -n 3 $(ARGS)
 
 lint: $(READY) ## ruff: rules and formatting

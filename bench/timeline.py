@@ -32,7 +32,7 @@ import sys, time
 from latdoctor.cli.timeline import TimelineFormat, _rendered
 from latdoctor.incident.state import incidents_in
 from latdoctor.incident.timeline import timeline
-from tests.incident.stories import long
+from tests.incident.scenarios import long
 form, entries = TimelineFormat(sys.argv[1]), long(int(sys.argv[2])).entries
 _rendered(timeline(incidents_in(entries[:20])[0]), form)  # loads the modules
 began = time.perf_counter()
@@ -43,7 +43,7 @@ READ = """
 import sqlite3, sys, time
 from pathlib import Path
 from latdoctor.journal.store import Journal
-from tests.incident.stories import long
+from tests.incident.scenarios import long
 path = Path(sys.argv[1]) / "state" / "journal.sqlite"
 journal = Journal.opened(path)
 rows = [

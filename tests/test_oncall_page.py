@@ -13,7 +13,7 @@ import typer.main
 from latdoctor.cli.main import app
 from latdoctor.cli.timeline import TimelineFormat
 from latdoctor.incident.timeline import timeline
-from tests.incident.stories import promo_rush
+from tests.incident.scenarios import promo_rush
 
 PAGE = (Path(__file__).parents[1] / "docs" / "oncall.md").read_text(encoding="utf-8")
 TYPED = re.findall(r"^\$ (latdoctor .*)$", PAGE, re.MULTILINE)

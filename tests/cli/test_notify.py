@@ -16,8 +16,8 @@ from latdoctor.incident.state import decode_body
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
 from tests.cli.running import Outcome, run
-from tests.http.served import Server, answering, each, hangs, serving
-from tests.notify import stories
+from tests.http.stub_server import Server, answering, each, hangs, serving
+from tests.notify import incident_cases as stories
 from tests.remediation.actions.lossy_proxy import PATIENCE
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"

@@ -10,8 +10,8 @@ import pytest
 
 from latdoctor.journal.store import Journal
 from tests.cli.running import run
-from tests.http.served import answering, serving
-from tests.notify import stories
+from tests.http.stub_server import answering, serving
+from tests.notify import incident_cases as stories
 
 PAGE = Path(__file__).parents[2] / "docs" / "notify.md"
 

@@ -24,9 +24,9 @@ from latdoctor.remediation.run_history import ChangeRef, RunOpened
 from latdoctor.report.handover import refused_line
 from latdoctor.sanitize import clean
 from tests.cli.running import Outcome, run
-from tests.incident.journaled import SOP, cause, incident, moment
-from tests.incident.stories import plan
-from tests.journal.made import files
+from tests.incident.journal_builders import SOP, cause, incident, moment
+from tests.incident.scenarios import plan
+from tests.journal.builders import files
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 RUSH, HEALTHY = str(INCIDENTS / "promo-rush.tar.zst"), str(INCIDENTS / "no-fault.tar.zst")

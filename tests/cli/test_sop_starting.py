@@ -22,8 +22,8 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from tests.cli.pages import triton
 from tests.cli.running import Outcome, run
-from tests.http.served import answering, serving
-from tests.incident.made_alerts import alert, notification
+from tests.http.stub_server import answering, serving
+from tests.incident.alert_builders import alert, notification
 
 NOON = 1_795_348_800.0  # 2026-11-22 12:00:00 UTC, 13:00 in the zone of these tests
 HOUR = 3600.0

@@ -14,8 +14,8 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.report.machine_formats import parse_timeline
 from tests.cli.running import run
-from tests.incident.stories import BOOK, CAUSE, ID, RUN, Log, cause, diagnosed, promo_rush
-from tests.journal.made import files
+from tests.incident.scenarios import BOOK, CAUSE, ID, RUN, Log, cause, diagnosed, promo_rush
+from tests.journal.builders import files
 
 BUNDLE = Path(__file__).parents[2] / "fixtures" / "incidents" / "promo-rush.tar.zst"
 FORMATS = ("text", "markdown", "json", "cloudevents")

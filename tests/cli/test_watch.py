@@ -23,7 +23,7 @@ from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError
 from tests.cli import pages
 from tests.cli.running import run
-from tests.diagnosis.world import small_rules, told
+from tests.diagnosis.small_rules import small_rules, told
 
 PATIENCE = 60.0  # seconds: only a hang is a failure
 _CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -17,7 +17,7 @@ from latdoctor.report import cloudevents, machine_formats
 from latdoctor.report import timeline as reports
 from tests.crash.sweep import KILLED, killed_at, must_trace, points
 from tests.crash.telling import INCIDENT
-from tests.journal.made import files
+from tests.journal.builders import files
 
 WRITES = ("write", "pwrite64", "ftruncate", "fsync", "fdatasync", "unlink", "mkdir")
 NOTES = 2

@@ -12,8 +12,8 @@ from latdoctor.diagnosis.result import Check, RankedCause, RuledOut, Tier
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.diagnosis.verdict import answer, rank, verdict, walk
 from latdoctor.evidence.catalogue import TIERS
-from tests.diagnosis import oracle
-from tests.diagnosis.world import ALL_CLEAR, at, cause_of, diagnosed, evidence, small_rules, told
+from tests.diagnosis import brute_force as oracle
+from tests.diagnosis.small_rules import ALL_CLEAR, at, cause_of, diagnosed, evidence, small_rules, told
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from latdoctor.diagnosis.evaluate import Provider
 from latdoctor.diagnosis.rule_lint import lint
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import DefinitionError
-from tests.diagnosis.world import FINDINGS, SIGNAL, check_of, diagnosed, evidence, told, written
+from tests.diagnosis.small_rules import FINDINGS, SIGNAL, check_of, diagnosed, evidence, told, written
 
 MORE = """
 - {id: warm, message: warm, when: {all: [{is: gpu.utilization > 50%, ramp: [20%, 80%]}, gpu.processes > 1]},

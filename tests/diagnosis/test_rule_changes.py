@@ -8,7 +8,7 @@ import pytest
 
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.comparison import RuleChange, rule_changes
-from tests.diagnosis.world import CAUSES, FINDINGS, cause, written
+from tests.diagnosis.small_rules import CAUSES, FINDINGS, cause, written
 
 FILES = {name: cause(name, *row) for name, row in CAUSES.items()}
 

@@ -11,7 +11,7 @@ from latdoctor.conditions.ast import AllOf
 from latdoctor.diagnosis import rule_loader
 from latdoctor.errors import DefinitionError
 from latdoctor.resources import folder
-from tests.diagnosis.world import CAUSES, cause, small_rules, written
+from tests.diagnosis.small_rules import CAUSES, cause, small_rules, written
 
 GOOD = "- {id: long, message: long inputs, when: input.length.mean > 10, tier: application, leak: 2%}\n"
 FIRST = {"any.cause": cause("any.cause")}

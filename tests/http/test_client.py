@@ -17,7 +17,7 @@ from latdoctor.background import run_concurrently
 from latdoctor.errors import OperationError
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse, Secret, redact_secrets, send_request
 from latdoctor.http.failure import FailureCode, RequestFailure
-from tests.http.served import Serve, answering, dripping, hangs, serving
+from tests.http.stub_server import Serve, answering, dripping, hangs, serving
 from tests.remediation.actions.lossy_proxy import PATIENCE
 
 CANARY = "canary-in-the-mine-0123456789"

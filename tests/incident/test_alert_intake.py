@@ -18,7 +18,7 @@ from latdoctor.incident.open import open_incident
 from latdoctor.incident.state import Incident, decode_body, incidents_in
 from latdoctor.journal.entry import JournalError, Moment
 from latdoctor.journal.store import Journal
-from tests.incident.made_alerts import alert, alerted, notification
+from tests.incident.alert_builders import alert, alerted, notification
 
 LATER = "2026-11-22T05:00:00Z"
 

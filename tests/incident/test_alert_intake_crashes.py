@@ -12,7 +12,7 @@ from latdoctor.incident.state import decode_body, incidents_in
 from latdoctor.journal.store import Journal
 from tests.crash.sweep import KILLED, killed_at, points
 
-TAKING = Path(__file__).with_name("taking.py")
+TAKING = Path(__file__).with_name("intake_process.py")
 WRITES = ("write", "pwrite64", "ftruncate", "fsync", "fdatasync", "unlink", "rename", "mkdir")
 ALERTS = 3
 

@@ -10,7 +10,7 @@ import yaml
 
 from latdoctor.incident.elapsed import start_of
 from latdoctor.incident.sop.clock import StageState, stage_states
-from tests.incident.journaled import OPENED_AT, SOP, incident, moment
+from tests.incident.journal_builders import OPENED_AT, SOP, incident, moment
 
 CASES = sorted((Path(__file__).parent / "clock").glob("*.yaml"))
 

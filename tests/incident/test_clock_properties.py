@@ -13,7 +13,7 @@ from latdoctor.incident.elapsed import elapsed_by_entry
 from latdoctor.incident.sop.clock import StageStatus, permitted, stage_states
 from latdoctor.incident.sop.model import ACTIONS, RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.state import incidents_in
-from tests.incident.journaled import SOP, alert, cause, entries, incident, moment
+from tests.incident.journal_builders import SOP, alert, cause, entries, incident, moment
 
 BODIES: tuple[Mapping[str, Any], ...] = (
     {"kind": events.CONFIRMED, "status": "confirmed"},

@@ -21,8 +21,8 @@ from latdoctor.notify.messages import notices
 from latdoctor.notify.outbox import MAKERS
 from latdoctor.sanitize import clean
 from tests.cli.running import run
-from tests.incident.made_alerts import alert, notification
-from tests.notify.stories import RECEIVERS
+from tests.incident.alert_builders import alert, notification
+from tests.notify.incident_cases import RECEIVERS
 from tests.report.test_timeline_forms import FORMS
 
 CANARY = "c4n4ryc4n4ryc4n4ry"

@@ -26,8 +26,8 @@ from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.report import cloudevents, machine_formats, text_utils, timeline
 from latdoctor.report.html.snapshots import AFTER
-from tests.incident.listening import Listener, comes_about, listener, until
-from tests.incident.rush import (
+from tests.incident.listen_process import Listener, comes_about, listener, until
+from tests.incident.promo_rush import (
     ALERT,
     NoRushError,
     Rush,

@@ -14,7 +14,7 @@ from latdoctor.evidence.bundle import Artifact, Bundle, Context, Redaction
 from latdoctor.evidence.model import Gap, Window
 from latdoctor.incident.events import DiagnosisRecord
 from latdoctor.incident.evidence_store import diagnosis_record, load_diagnosis, store_evidence
-from tests.diagnosis.world import small_rules, told
+from tests.diagnosis.small_rules import small_rules, told
 
 BUNDLE = Bundle(
     Context("shop"), Window(100.0, 110.0), (Artifact("log/a.log", "logs", "a", "a.log", 1.0, b"from 10.1.2.3\n"),)

@@ -12,7 +12,7 @@ from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Impact
 from latdoctor.remediation.observation import ConditionResult
 from latdoctor.remediation.verification import WindowResult
-from tests.incident.stories import BEGAN, RUN, Log, plan, promo_rush, sampled
+from tests.incident.scenarios import BEGAN, RUN, Log, plan, promo_rush, sampled
 
 Spans = list[tuple[float, float, float | None]]  # the end, its length, P99
 

@@ -14,8 +14,8 @@ import pytest
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident, decode_body
 from tests.cli.running import run
-from tests.incident.listening import PATIENCE, Page, listener, paged, until, until_journaled
-from tests.incident.made_alerts import alert, notification
+from tests.incident.alert_builders import alert, notification
+from tests.incident.listen_process import PATIENCE, Page, listener, paged, until, until_journaled
 
 CANARY = "c4n4ry"
 

@@ -12,7 +12,7 @@ from latdoctor.incident import events
 from latdoctor.incident.next_step import next_step
 from latdoctor.incident.sop.clock import stage_states
 from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
-from tests.incident.journaled import SOP, cause, incident, moment
+from tests.incident.journal_builders import SOP, cause, incident, moment
 
 SERVER = "--server http://10.0.0.5:8000/metrics"
 FIRST, SECOND = "app.batching.token-budget", "app.batching.release-at-once"

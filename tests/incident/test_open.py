@@ -18,9 +18,9 @@ from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal
 from tests.crash.sweep import KILLED, killed_at, points
-from tests.incident.journaled import SOP, entries, incident
+from tests.incident.journal_builders import SOP, entries, incident
 
-OPENING = Path(__file__).with_name("opening_once.py")
+OPENING = Path(__file__).with_name("open_process.py")
 WRITES = ("write", "pwrite64", "ftruncate", "fsync", "fdatasync", "unlink", "mkdir", "rename")
 
 

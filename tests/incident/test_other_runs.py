@@ -17,8 +17,8 @@ from latdoctor.journal.entry import Moment
 from latdoctor.remediation.run_history import ChangeRef, RunOpened
 from latdoctor.report import handover, sop
 from latdoctor.report.incidents import print_list, similar_incident_line
-from tests.incident.journaled import SOP
-from tests.incident.stories import BOOK, ID, RUN, Log, carried_out, cause, diagnosed, plan
+from tests.incident.journal_builders import SOP
+from tests.incident.scenarios import BOOK, ID, RUN, Log, carried_out, cause, diagnosed, plan
 
 NEXT = "inc-20261122-0750-0002"
 FIELD = "batching.scheduler at http://127.0.0.1:8080/admin/config: long-alone before, token-budget now"

@@ -20,7 +20,7 @@ from latdoctor.incident import events, prometheus_rules
 from latdoctor.incident.alertmanager import fingerprint_of
 from latdoctor.incident.state import decode_body
 from tests.collectors.promql.real import binaries
-from tests.incident.listening import PATIENCE, Page, listener, paged, until, until_journaled
+from tests.incident.listen_process import PATIENCE, Page, listener, paged, until, until_journaled
 
 CANARY = "c4n4ry"
 

@@ -12,7 +12,7 @@ from latdoctor.incident.response_times import mean
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import ResponseTime
 from latdoctor.remediation.run_result import Outcome
-from tests.incident.stories import BEGAN, RUN, Log, carried_out, diagnosed, promo_rush, sampled
+from tests.incident.scenarios import BEGAN, RUN, Log, carried_out, diagnosed, promo_rush, sampled
 
 
 def measured(log: Log) -> dict[str, ResponseTime]:

@@ -18,8 +18,8 @@ from latdoctor.incident.state import Incident, decode_body, incidents_in
 from latdoctor.journal.store import Journal
 from tests.collectors.promql.history import END, HOUR, openmetrics
 from tests.collectors.promql.real import prometheus
-from tests.incident.listening import Page, paged
-from tests.incident.made_alerts import alert, alerted
+from tests.incident.alert_builders import alert, alerted
+from tests.incident.listen_process import Page, paged
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from latdoctor.incident import events
 from latdoctor.incident.similar import ALIKE, Features, likeness, past_incident, past_incidents, similar
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report.incidents import similar_incident_line
-from tests.incident.stories import BOOK, CAUSE, RUN, Log, carried_out, cause, diagnosed, promo_rush
+from tests.incident.scenarios import BOOK, CAUSE, RUN, Log, carried_out, cause, diagnosed, promo_rush
 
 NAMES = st.frozensets(st.sampled_from("abcdef"), max_size=4)
 MIN_PROBABILITY = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.2, 1.0), max_size=4)

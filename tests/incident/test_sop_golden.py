@@ -17,7 +17,7 @@ from latdoctor.incident.sop.model import RUN_CLOSED, RUN_OPENED
 from latdoctor.incident.status import IncidentStatus, incident_status
 from latdoctor.report import handover, sop
 from latdoctor.units import elapsed
-from tests.incident.journaled import SOP, alert, cause, incident, moment
+from tests.incident.journal_builders import SOP, alert, cause, incident, moment
 
 FOLDER = Path(__file__).parent / "golden"
 ALERTED = {"source": "alert", "began": 1_789_999_970.0, "clock": "alertmanager", "title": "SlowP99: P99 is 3 s"}

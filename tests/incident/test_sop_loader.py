@@ -15,7 +15,7 @@ from latdoctor.incident import events
 from latdoctor.incident.sop import loader
 from latdoctor.incident.sop.model import ACTIONS, KINDS, allows, needed
 from latdoctor.resources import folder
-from tests.incident.journaled import SOP, incident
+from tests.incident.journal_builders import SOP, incident
 
 BAD = sorted((Path(__file__).parent / "sops").glob("*.yaml"))
 _EXPECTED = re.compile(r"^# expect: (?:(\d+): )?(.*)$", re.MULTILINE)

@@ -11,7 +11,19 @@ from latdoctor.incident.timeline_model import OWN, Basis, Timeline
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import timeline as timeline_markdown
 from latdoctor.report import timeline as timeline_text
-from tests.incident.stories import BEGAN, BOOK, CAUSE, ID, RUN, Log, carried_out, cause, diagnosed, promo_rush, sampled
+from tests.incident.scenarios import (
+    BEGAN,
+    BOOK,
+    CAUSE,
+    ID,
+    RUN,
+    Log,
+    carried_out,
+    cause,
+    diagnosed,
+    promo_rush,
+    sampled,
+)
 
 
 def told(log: Log) -> Timeline:

@@ -19,7 +19,7 @@ from latdoctor.incident.alert_intake import IntakeResult
 from latdoctor.incident.alertmanager import MAX_BYTES
 from latdoctor.incident.events import AlertsReceived
 from latdoctor.journal.entry import JournalError
-from tests.incident.made_alerts import alert, notification
+from tests.incident.alert_builders import alert, notification
 
 PATIENCE = 20.0
 GOOD = notification([alert(1)])

@@ -11,9 +11,9 @@ import pytest
 
 from latdoctor.journal.store import Journal
 from tests.crash.sweep import KILLED, Call, Ended, calls, failed_at, killed_at, points, told
-from tests.journal.made import files
+from tests.journal.builders import files
 
-APPENDING = Path(__file__).with_name("appending.py")
+APPENDING = Path(__file__).with_name("append_process.py")
 WRITES = ("write", "pwrite64", "ftruncate", "fsync", "fdatasync", "unlink", "mkdir")
 
 

@@ -20,7 +20,7 @@ KEY = "http://127.0.0.1:8080"
 
 @contextmanager
 def holder(folder: Path, key: str, run: str) -> Iterator[subprocess.Popen[str]]:
-    command = [sys.executable, HERE / "holding.py", folder, key, run]
+    command = [sys.executable, HERE / "lock_process.py", folder, key, run]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout
         assert process.stdout.readline() == "held\n"
@@ -29,7 +29,7 @@ def holder(folder: Path, key: str, run: str) -> Iterator[subprocess.Popen[str]]:
 
 def test_one_of_fifty_processes_gets_the_lock(tmp_path: Path) -> None:
     for _ in range(3):  # the second and third time the words of the last holder still stand in the file
-        command = [sys.executable, HERE / "racing.py", tmp_path / "locks", KEY, "50"]
+        command = [sys.executable, HERE / "lock_race.py", tmp_path / "locks", KEY, "50"]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         lines = [line.split() for line in done.stdout.splitlines()]
         assert len(lines) == 50

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from latdoctor.journal import sqlite_recovery
 from latdoctor.journal.entry import JournalError
 from latdoctor.journal.store import Journal
-from tests.journal.made import files, journal
+from tests.journal.builders import files, journal
 
 
 def half_written(folder: Path, cache: int) -> Path:

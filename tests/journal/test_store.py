@@ -22,9 +22,9 @@ from latdoctor.http.client import Secret
 from latdoctor.journal import database, entry, store
 from latdoctor.journal.entry import LARGEST_BODY, JournalError, now
 from latdoctor.journal.store import Journal
-from tests.journal.made import files, indices, journal
+from tests.journal.builders import files, indices, journal
 
-APPENDING = Path(__file__).with_name("appending.py")
+APPENDING = Path(__file__).with_name("append_process.py")
 
 
 class Listed(msgspec.Struct, array_like=True):

@@ -23,8 +23,8 @@ from latdoctor.notify.dispatcher import DeliveryContext, DeliveryResult, Deliver
 from latdoctor.notify.outbox import DueMessages, due_for_all
 from latdoctor.notify.receiver import Receiver, ReceiverKind
 from latdoctor.notify.transport import Keys, attempt
-from tests.http.served import Server, answering, each, hangs, serving
-from tests.notify import stories
+from tests.http.stub_server import Server, answering, each, hangs, serving
+from tests.notify import incident_cases as stories
 from tests.remediation.actions.lossy_proxy import PATIENCE
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,7 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from tests.crash.command import Command
 from tests.crash.target import BEFORE, Target
-from tests.http.served import Server, answering, hangs, serving
+from tests.http.stub_server import Server, answering, hangs, serving
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"
 

@@ -25,8 +25,8 @@ from latdoctor.notify import pagerduty, slack, webhook
 from latdoctor.notify.messages import INCOMPLETE, SEVERITIES, Notice, notices, of_alert, of_level, worst
 from latdoctor.notify.outbox import MAKERS
 from latdoctor.notify.receiver import MASK, NOTICE_KINDS, Message, NoticeKind, Receiver, ReceiverKind
-from tests.notify import stories
-from tests.notify.stories import RECEIVERS, STORIES
+from tests.notify import incident_cases as stories
+from tests.notify.incident_cases import RECEIVERS, STORIES
 
 GOLDEN = Path(__file__).parent / "golden"
 ON_CALL, CHANNEL, ARCHIVE = RECEIVERS

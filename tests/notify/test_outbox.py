@@ -14,8 +14,8 @@ from latdoctor.journal.entry import Moment
 from latdoctor.notify.messages import SopNotices, StageNotice, notices
 from latdoctor.notify.outbox import FORGOTTEN, FRESH, MOST, due_for, due_for_all, due_messages, seconds_since
 from latdoctor.notify.receiver import Message, NoticeKind, Receiver
-from tests.notify import stories
-from tests.notify.stories import RECEIVERS, at
+from tests.notify import incident_cases as stories
+from tests.notify.incident_cases import RECEIVERS, at
 
 ON_CALL, CHANNEL, ARCHIVE = RECEIVERS
 ID = "inc-20261122-0251-4f2a"

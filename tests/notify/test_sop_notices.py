@@ -10,8 +10,8 @@ from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.notify.messages import NO_NOTICES
 from latdoctor.notify.outbox import due_messages, minutes, sop_notices
 from latdoctor.notify.receiver import NoticeKind, Receiver, ReceiverKind
-from tests.notify import stories
-from tests.notify.stories import at
+from tests.notify import incident_cases as stories
+from tests.notify.incident_cases import at
 
 SOP = loader.shipped()["slow-inference"]
 NAMED = Receiver("on-call", ReceiverKind.SLACK, on=())

@@ -17,7 +17,7 @@ from latdoctor.http.client import Secret
 from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
 from latdoctor.notify.transport import LONGEST_ASKED, AttemptResult, Keys, attempt, pause, retry_after
 from latdoctor.sanitize import clean
-from tests.http.served import Serve, answering, dripping, hangs, serving
+from tests.http.stub_server import Serve, answering, dripping, hangs, serving
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"
 NOW = datetime.datetime(2026, 11, 22, 3, 0, tzinfo=datetime.UTC)

@@ -18,7 +18,7 @@ from latdoctor.remediation import admin_api
 from latdoctor.remediation.admin_api import MAX_BYTES, AdminRequest, AdminResponse, ResolveAddress, json_object, send
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
-from tests.http.served import answering, dripping, hangs, serving
+from tests.http.stub_server import answering, dripping, hangs, serving
 from tests.remediation.actions.lossy_proxy import PATIENCE
 
 CANARY = "canary-in-the-mine-0123456789"

@@ -20,7 +20,7 @@ from latdoctor.incident.timeline_model import Timeline
 from latdoctor.report.html import diagnosis_page, incident_page
 from latdoctor.report.html.document import Page
 from latdoctor.report.html.snapshots import AFTER, AT_WORST, BEFORE, ONLY, Snapshot
-from tests.incident.stories import BEGAN, promo_rush
+from tests.incident.scenarios import BEGAN, promo_rush
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 

@@ -18,9 +18,9 @@ from latdoctor.lab.telemetry.generate import INCIDENT_KINDS
 from latdoctor.report import reference_pages
 from latdoctor.report.explain import in_words, of_cause, of_finding, reason
 from latdoctor.report.reference_pages import can_judge
-from tests.diagnosis.world import cause as cause_text
-from tests.diagnosis.world import small_rules, written
-from tests.evidence.made import condition
+from tests.diagnosis.small_rules import cause as cause_text
+from tests.diagnosis.small_rules import small_rules, written
+from tests.evidence.builders import condition
 
 RULES = rule_loader.shipped()
 PAGES = reference_pages.pages(RULES, confusable_pairs())

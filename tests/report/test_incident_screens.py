@@ -14,7 +14,7 @@ from rich.console import Console
 from latdoctor.incident.similar import past_incident, past_incidents, similar
 from latdoctor.incident.timeline import timeline
 from latdoctor.report.incidents import print_incident, print_list, print_similar
-from tests.incident.stories import CAUSE, promo_rush
+from tests.incident.scenarios import CAUSE, promo_rush
 
 FOLDER = Path(__file__).parent / "golden"
 RUSH = promo_rush().incident

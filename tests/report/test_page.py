@@ -51,7 +51,7 @@ from latdoctor.report.html.snapshots import AFTER, AT_WORST, Snapshot, chosen, u
 from latdoctor.report.presenter import EvidenceKind, EvidenceLine, TierLine
 from latdoctor.sanitize import clean
 from tests.cli.running import run
-from tests.incident.stories import RUN, Log, carried_out, diagnosed, long, promo_rush
+from tests.incident.scenarios import RUN, Log, carried_out, diagnosed, long, promo_rush
 from tests.report import pages
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(2)>&lt;{a|b}{{x}}\u202e\x1b[31m@bad"

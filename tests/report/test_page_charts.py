@@ -28,7 +28,7 @@ from latdoctor.report.html.document import (
     Waterfall,
 )
 from latdoctor.report.html.snapshots import Snapshot
-from tests.incident.stories import long
+from tests.incident.scenarios import long
 from tests.report import pages
 
 PLACE = Origin("page.prom")

@@ -11,7 +11,7 @@ import pytest
 from latdoctor.incident.state import incidents_in
 from latdoctor.incident.timeline import timeline
 from latdoctor.journal.entry import JournalEntry
-from tests.incident.stories import long
+from tests.incident.scenarios import long
 from tests.report.test_timeline_forms import FORMS
 
 SMALL, TIMES = 300, 4

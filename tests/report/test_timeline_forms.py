@@ -20,7 +20,7 @@ from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import cloudevents, machine_formats
 from latdoctor.report import timeline as timeline_markdown
 from latdoctor.report import timeline as timeline_text
-from tests.incident.stories import ID, RUN, Log, carried_out, promo_rush
+from tests.incident.scenarios import ID, RUN, Log, carried_out, promo_rush
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMS: dict[str, Callable[[Timeline], str]] = {

@@ -20,7 +20,7 @@ from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.report.markdown import escape
 from latdoctor.sanitize import clean
-from tests.incident.stories import BEGAN, Log, cause, diagnosed, promo_rush, sampled
+from tests.incident.scenarios import BEGAN, Log, cause, diagnosed, promo_rush, sampled
 from tests.report.test_timeline_forms import FORMS, STAGES
 
 HOSTILE: dict[str, str] = json.loads((Path(__file__).parents[1] / "incident" / "hostile.json").read_text())

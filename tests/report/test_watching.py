@@ -10,7 +10,7 @@ from rich.console import Console
 
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.report.console import StatusChange, line, screen, stamped, summary
-from tests.diagnosis.world import small_rules, told
+from tests.diagnosis.small_rules import small_rules, told
 
 
 @pytest.fixture

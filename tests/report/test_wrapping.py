@@ -24,9 +24,9 @@ from latdoctor.report import timeline as timeline_text
 from latdoctor.report.presenter import shortened
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.sanitize import TITLE
-from tests.incident.journaled import SOP, incident, moment
-from tests.incident.stories import Log
-from tests.notify.stories import RECEIVERS
+from tests.incident.journal_builders import SOP, incident, moment
+from tests.incident.scenarios import Log
+from tests.notify.incident_cases import RECEIVERS
 
 WIDE = "推論サービスの遅延が目標を超えています" * 20
 LONG = "InferenceLatency" * 40
