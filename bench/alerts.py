@@ -23,8 +23,8 @@ from urllib.parse import urlsplit
 from bench.harness import arguments, print_result
 from latdoctor.incident import events
 from latdoctor.incident.state import decode_body
-from tests.incident.listen_process import Listener, listener
 from tests.incident.alert_builders import alert, notification
+from tests.incident.listen_process import Listener, listener
 
 
 def main() -> int:

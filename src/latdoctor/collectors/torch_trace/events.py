@@ -140,7 +140,7 @@ def end_of_list(window: bytes, complete: bool) -> int | ParseFault | None:
     return window.rindex(b"]")
 
 
-def mended(text: bytes) -> bytes:
+def repaired(text: bytes) -> bytes:
     """`text` with bare inf and nan as empty strings and bytes that are no UTF-8 as `?`; its length stays.
 
     An empty string where a number is used is then reported as a damaged event.
@@ -157,7 +157,7 @@ def why_no_events(document: bytes) -> str:
     if not document.strip():
         return "is empty"
     try:
-        keys = msgspec.json.decode(mended(document), type=dict[str, Raw])
+        keys = msgspec.json.decode(repaired(document), type=dict[str, Raw])
     except (msgspec.DecodeError, RecursionError) as error:
         return f"is not whole JSON ({error}) and no list of traceEvents was found in it"
     if "traceEvents" in keys:

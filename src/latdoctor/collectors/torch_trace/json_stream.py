@@ -31,7 +31,7 @@ from latdoctor.collectors.torch_trace.events import (
     boundaries,
     end_of_list,
     last_boundary,
-    mended,
+    repaired,
     why_no_events,
 )
 from latdoctor.decode_errors import UNDECODABLE
@@ -302,7 +302,7 @@ class KinetoReader:
     def _surroundings(self, document: bytes) -> bool:
         """Is `document` one whole object? Its base time is kept."""
         try:
-            found = msgspec.json.decode(mended(document), type=_Surroundings)
+            found = msgspec.json.decode(repaired(document), type=_Surroundings)
         except (msgspec.DecodeError, RecursionError):
             return False
         if isinstance(found.base, int | float) and abs(found.base) < _FURTHEST_BASE:
@@ -313,7 +313,7 @@ class KinetoReader:
         """What can be taken off the front of `window`; None where more bytes are needed."""
         found = self._taken(window, complete)
         if isinstance(found, ParseFault):
-            found = self._taken(mended(window), complete)
+            found = self._taken(repaired(window), complete)
         if isinstance(found, ParseFault):
             event = self.events + len(BETWEEN_EVENTS.findall(window, 0, found.byte)) + 1
             raise self._problem(
@@ -337,7 +337,7 @@ class KinetoReader:
         try:
             return EVENTS.decode(b"[" + text + b"]")
         except UnicodeDecodeError:
-            return self._decoded(mended(text))
+            return self._decoded(repaired(text))
         except msgspec.ValidationError:
             return self._one_by_one(b"[" + text + b"]")
         except (msgspec.DecodeError, RecursionError):
@@ -351,7 +351,7 @@ class KinetoReader:
         kept = []
         for index, value in enumerate(values):
             try:
-                kept.append(EVENT.decode(mended(bytes(value))))
+                kept.append(EVENT.decode(repaired(bytes(value))))
             except msgspec.ValidationError as error:
                 self.damage.add(f"event {self.events + index + 1}: {error}")
         return kept
