@@ -174,7 +174,7 @@ def test_what_is_checked_is_what_runs() -> None:
 
 
 # Banned words and the number of times they may still be used. Limits are only ever lowered.
-WORD_LIMITS = {"nobody": 5, "somebody": 1, "whoever": 0, "told": 6}
+WORD_LIMITS = {"nobody": 4, "somebody": 0, "whoever": 0, "told": 4}
 # Words banned from names of classes and functions, with the number of names that still have them; only ever lowered.
 NAME_LIMITS = {"told": 0, "tell": 0, "mend": 0, "played": 0, "put_in": 0, "sight": 0, "Outcome": 1}
 TEXTS = (".py", ".yaml", ".yml", ".md", ".json", ".html", ".css", ".js")

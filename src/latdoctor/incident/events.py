@@ -10,8 +10,6 @@ from enum import StrEnum
 
 from msgspec import UNSET, Struct, UnsetType, field
 
-from latdoctor.diagnosis.codes import Level
-
 OPENED = "incident.opened"
 ALERTED = "alert.received"
 CONFIRMED = "alert.confirmed"
@@ -124,7 +122,7 @@ class DiagnosisRecord(Struct, frozen=True):
 
     run_id: str
     target: str
-    level: Level  # of the verdict
+    level: str  # of the verdict; text, as a journal may hold the level of a newer version
     message: str = field(name="says")
     answer: str  # its kind
     causes: tuple[CauseRecord, ...]

@@ -9,7 +9,6 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.incident import events
 from latdoctor.incident.elapsed import clock_of, elapsed_by_entry, elapsed_until, start_of
@@ -79,7 +78,7 @@ class DiagnosisSummary(Struct, frozen=True):
     """A diagnosis. `looked`: tiers with evidence, for the last diagnosis only; None where the document is gone."""
 
     at: str
-    level: Level
+    level: str
     message: str
     answer: str
     causes: tuple[events.CauseRecord, ...]

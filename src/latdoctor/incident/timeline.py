@@ -68,7 +68,7 @@ def _diagnosis_event(entry: JournalEntry, record: events.DiagnosisRecord, count:
         digest=entry.digest,
         run_id=clean(record.run_id, 100),
         target=clean(record.target, 200),
-        level=record.level,
+        level=clean(record.level, 20),
         message=clean(record.message, 400),
         answer=clean(record.answer, 40),
         causes=tuple(_cause(cause) for cause in record.causes),

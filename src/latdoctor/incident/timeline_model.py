@@ -9,7 +9,6 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from latdoctor.diagnosis.codes import Level
 from latdoctor.incident.events import Alert, CauseRecord
 from latdoctor.incident.sop.clock import StageStatus
 
@@ -136,7 +135,7 @@ class DiagnosisEvent(Struct, frozen=True):
     digest: str
     run_id: str
     target: str
-    level: Level
+    level: str
     message: str
     answer: str
     causes: tuple[CauseRecord, ...]
