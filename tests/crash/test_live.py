@@ -54,7 +54,7 @@ def test_verified_change_stays_until_rollback(command: Command) -> None:
 
 # What it has said when the signal comes, and how it then ends: 1 where nothing had been changed.
 MOMENTS = {
-    "before": ("watching before", signal.SIGTERM, 1),
+    "before": ("observing before", signal.SIGTERM, 1),
     "changing": (CHANGING_SAID, signal.SIGTERM, 3),
     "changed": (CHANGED_SAID, signal.SIGINT, 3),
     "verifying": ("window:", signal.SIGTERM, 3),
@@ -142,7 +142,6 @@ def diagnosis(command: Command, path: Path) -> Path:
         "title",
         "tier",
         "severity",
-        "status",
         "rival",
         "explanation",
         "confirm",
@@ -152,6 +151,7 @@ def diagnosis(command: Command, path: Path) -> Path:
     document["causes"] = [
         {
             "id": "app.batching.long-alone",
+            "status": "stable",
             "owner": "",
             "probability": 0.9,
             "named": True,
