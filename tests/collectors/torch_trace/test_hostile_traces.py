@@ -90,6 +90,13 @@ def test_whatever_events_hold_every_value_is_finite_and_nothing_is_both_read_and
         assert values(found).get(signal, 0.0) <= 1 + 1e-9
 
 
+def test_a_copy_of_an_impossible_size_has_no_bandwidth() -> None:
+    copy = {"ph": "X", "cat": "gpu_memcpy", "name": "Memcpy HtoD", "ts": 0.0, "dur": 1.0, "args": {"bytes": 1e308}}
+    found = parsed(json.dumps({"traceEvents": [event("kernel", "k", 0.0, 1.0), copy]}).encode())
+    assert isinstance(found, Evidence)
+    assert "copy.bandwidth" not in values(found)
+
+
 @settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_any_bytes_give_evidence_or_a_source_error(content: bytes) -> None:

@@ -138,6 +138,7 @@ class CopyLabel(msgspec.Struct, frozen=True):
 
 
 _MAX_MARKED = 100_000
+_LARGEST_COPY = float(1 << 60)  # bytes: a size above that is not one
 _MAX_DEVICES = 64
 _LONGEST = 1e15  # µs; a longer event is damage, and so is a time further out than the next
 _FURTHEST = 1e18
@@ -331,7 +332,7 @@ class TraceStore:
             size = arg.bytes if arg.bytes is not None else arg.old_bytes
             label = _copy_label(event.name or "", self.device_names.listed[device])
             known = self.counts.copies.setdefault(label, CopyCounts())
-            known.take(1, None if size is None or not 0 <= size < inf else size, time)
+            known.take(1, None if size is None or not 0 <= size <= _LARGEST_COPY else size, time)
 
     def _devices(self, args: Sequence[EventArgs]) -> Numbers:
         numbers = self.device_names.of_few([arg.device for arg in args])
