@@ -12,7 +12,7 @@ from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.conditions.parser import parse_condition
 from latdoctor.diagnosis import rule_loader
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import Problem
 from latdoctor.evidence.catalogue import read_catalogue

@@ -19,7 +19,7 @@ from latdoctor.conditions.evaluator import Facts
 from latdoctor.detectors import derive
 from latdoctor.diagnosis.diagnose import Case, slo_terms
 from latdoctor.diagnosis.evaluate import Provider, judge
-from latdoctor.diagnosis.recommend import playbooks_for
+from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import BundleError, LatdoctorError, OperationError, UsageError

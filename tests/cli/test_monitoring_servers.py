@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.prometheus import discovery
 from latdoctor.collectors.prometheus.collector import READER
-from latdoctor.collectors.promql.monitoring_servers import (
+from latdoctor.collectors.promql.recognise_monitoring import (
     MonitoringKind,
     MonitoringServer,
     ScrapedService,

@@ -453,11 +453,13 @@ def test_a_pipe_gets_a_line_for_each_change(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_watch_journals_a_changed_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    from latdoctor.cli import incident_context
+    from latdoctor.cli import incident_journaling
 
     told: list[object] = []
-    monkeypatch.setattr(incident_context, "record_diagnosis", lambda belongs, look, diagnosis: told.append(diagnosis))
-    heard: Any = incident_context.ChangeRecorder(incident_context.IncidentSelector(), str)
+    monkeypatch.setattr(
+        incident_journaling, "record_diagnosis", lambda belongs, look, diagnosis: told.append(diagnosis)
+    )
+    heard: Any = incident_journaling.ChangeRecorder(incident_journaling.IncidentSelector(), str)
     for answer in ("healthy", "healthy", "critical", "critical", "healthy"):
         heard(None, answer)
     assert told == ["healthy", "critical", "healthy"]
@@ -469,7 +471,7 @@ def test_without_a_home_there_is_no_incident(monkeypatch: pytest.MonkeyPatch) ->
     def nowhere() -> Path:
         raise UsageError("there is no place to keep the journal")
 
-    monkeypatch.setattr("latdoctor.cli.incident_context.state_dir.folder", nowhere)
+    monkeypatch.setattr("latdoctor.cli.incident_journaling.state_dir.folder", nowhere)
     outcome = run(["diagnose", RUSH])
     assert (outcome.code, outcome.err) == (3, "")
 

@@ -13,7 +13,7 @@ from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.report import cloudevents, machine_formats
+from latdoctor.report import machine_formats, timeline_cloudevents
 from latdoctor.report import timeline as reports
 from tests.crash.sweep import KILLED, killed_at, must_trace, points
 from tests.crash.telling import INCIDENT
@@ -69,7 +69,12 @@ def test_timeline_after_a_kill_at_any_call(tmp_path: Path) -> None:
         if page:
             assert page.last.digest == digests[-1]
             assert page.open == (len(digests) < len(WHOLE))
-            forms = machine_formats.render_timeline, reports.render_markdown, reports.render_text, cloudevents.render
+            forms = (
+                machine_formats.render_timeline,
+                reports.render_markdown,
+                reports.render_text,
+                timeline_cloudevents.render,
+            )
             for render in forms:
                 assert INCIDENT in render(page).replace("\\", "")
         seen.add(len(digests))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from latdoctor.detectors.bimodality import (
+from latdoctor.detectors.batch_size_modes import (
     DERIVED,
     MAX_VALUES,
     BatchSizeModes,

@@ -13,7 +13,7 @@ from latdoctor.detectors import derive
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Subject
-from latdoctor.evidence.subjects import uuid_of
+from latdoctor.evidence.subject_branch import uuid_of
 from tests.evidence.builders import condition
 
 FIRST, SECOND = "GPU-11111111-2222-3333-4444-555555555555", "GPU-99999999-2222-3333-4444-555555555555"

@@ -13,8 +13,8 @@ from latdoctor.conditions.ast import Condition
 from latdoctor.conditions.evaluator import FAILS, Facts, Truth, candidates, evaluate
 from latdoctor.diagnosis import evaluate as judge_module
 from latdoctor.diagnosis import rule_loader
+from latdoctor.diagnosis.next_sources import next_looks
 from latdoctor.diagnosis.noisy_or import NONE, OTHER_SET, Network, Observation
-from latdoctor.diagnosis.recommend import next_looks
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.diagnosis.score_breakdown import account
 from latdoctor.evidence.model import Event, Evidence, Origin

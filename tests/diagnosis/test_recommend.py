@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
-from latdoctor.diagnosis import recommend, rule_loader
+from latdoctor.diagnosis import next_sources, rule_loader
 from latdoctor.diagnosis.evaluate import Provider
-from latdoctor.diagnosis.recommend import next_looks
+from latdoctor.diagnosis.next_sources import next_looks
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.evidence.model import Coverage
@@ -82,7 +82,7 @@ def test_several_findings_of_one_source_add_up_and_at_most_three_sources_are_lis
     found = looks(rules, whole, *parts).next_looks
     assert found[0].source == "whole"
     assert found[0].checks[0] == "separates"
-    assert len(found) <= recommend.MAX_LOOKS
+    assert len(found) <= next_sources.MAX_LOOKS
     each = sum(look.bits for part in parts for look in looks(rules, part).next_looks)
     assert found[0].bits == pytest.approx(each, abs=0.02)
 
@@ -98,7 +98,7 @@ def test_the_bits_are_the_mutual_information_set_by_set(world: World) -> None:
         expected = {chosen: of.expected(finding, chosen) for chosen in of.posterior}
         mixed = sum(share * expected[chosen] for chosen, share in of.posterior.items())
         plain = entropy(mixed) - sum(share * entropy(expected[chosen]) for chosen, share in of.posterior.items())
-        found = recommend._information(finding, of, recommend._telling(of))
+        found = next_sources._information(finding, of, next_sources._telling(of))
         assert found == pytest.approx(max(0.0, plain), abs=1e-9)
         assert 0 <= found <= 1
 

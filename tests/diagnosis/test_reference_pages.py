@@ -10,7 +10,7 @@ from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_loader import shipped as rules
 from latdoctor.dialects.loader import shipped as dialects
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.model import Window

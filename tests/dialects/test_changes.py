@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from latdoctor.collectors.prometheus import exposition
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Event
 

@@ -8,7 +8,7 @@ import pytest
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects, shipped
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.model import parse_term
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.errors import DefinitionError

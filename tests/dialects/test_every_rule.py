@@ -8,7 +8,7 @@ import pytest
 from msgspec import structs
 
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import MetricSample, MetricsPage, ScrapedPage
+from latdoctor.dialects.metrics_page_model import MetricSample, MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, LabelMatch, Rule, Term
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Labels

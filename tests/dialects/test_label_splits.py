@@ -8,7 +8,7 @@ import pytest
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.page_series import MAX_VALUES
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Evidence

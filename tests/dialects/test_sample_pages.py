@@ -8,7 +8,7 @@ import pytest
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.model import Dialect
 from latdoctor.dialects.page_series import MAX_SUBJECTS
 from latdoctor.dialects.to_evidence import read_pages

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Subject
-from latdoctor.evidence.subjects import branch, subjects
+from latdoctor.evidence.subject_branch import branch, subjects
 
 PARENTS = {"node/a": None, "server/1": "node/a", "server/2": "node/a", "model/m@1": "server/1", "model/m@2": "server/2"}
 ORIGIN = Origin("page")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.http.address import is_loopback
+from latdoctor.http.safe_address import is_loopback
 
 
 @pytest.mark.parametrize(

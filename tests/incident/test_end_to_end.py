@@ -24,7 +24,7 @@ from latdoctor.incident.sop.model import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, unix_seconds
-from latdoctor.report import cloudevents, machine_formats, text_utils, timeline
+from latdoctor.report import machine_formats, text_utils, timeline, timeline_cloudevents
 from latdoctor.report.html.snapshots import AFTER
 from tests.incident.listen_process import Listener, comes_about, listener, until
 from tests.incident.promo_rush import (
@@ -183,7 +183,7 @@ def _written(walked: Walked) -> Timeline:
     told = machine_formats.parse_timeline(made["json"].encode())
     assert made["text"] == timeline.render_text(told)
     assert made["markdown"] == timeline.render_markdown(told)
-    assert made["cloudevents"] == cloudevents.render(told)
+    assert made["cloudevents"] == timeline_cloudevents.render(told)
     assert max(map(len, made["text"].splitlines())) <= text_utils.WIDTH
     assert "\x1b" not in made["text"]
     headings = [line[3:] for line in made["markdown"].splitlines() if line.startswith("## ")]

@@ -18,7 +18,7 @@ from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.report.html import diagnosis_page, incident_page
-from latdoctor.report.html.document import Page
+from latdoctor.report.html.page_model import Page
 from latdoctor.report.html.snapshots import AFTER, AT_WORST, BEFORE, ONLY, Snapshot
 from tests.incident.scenarios import BEGAN, promo_rush
 

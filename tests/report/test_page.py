@@ -26,7 +26,7 @@ from latdoctor.journal.store import Journal
 from latdoctor.report import machine_formats
 from latdoctor.report.html import diagnosis_page, incident_page, measurements, render
 from latdoctor.report.html import render as assets
-from latdoctor.report.html.document import (
+from latdoctor.report.html.page_model import (
     AnswerLine,
     Bars,
     Fact,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from latdoctor.report.html import render, time_series
-from latdoctor.report.html.document import Page, Section, Tone
 from latdoctor.report.html.measurements import ChartRows
+from latdoctor.report.html.page_model import Page, Section, Tone
 from latdoctor.report.html.snapshots import Period
 from tests.report import pages
 from tests.report.browser import DESK, DRAWN, OVERFLOWING, PHONE, Browser, Tab, browsing, must_be_drawn, must_be_quiet

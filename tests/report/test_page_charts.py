@@ -12,7 +12,7 @@ from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Rea
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.report.html import chart_tables, charts, distributions, incident_page, time_series
-from latdoctor.report.html.document import (
+from latdoctor.report.html.page_model import (
     Bars,
     Group,
     Limit,

@@ -17,7 +17,7 @@ from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.remediation.run_result import Outcome
-from latdoctor.report import cloudevents, machine_formats
+from latdoctor.report import machine_formats, timeline_cloudevents
 from latdoctor.report import timeline as timeline_markdown
 from latdoctor.report import timeline as timeline_text
 from tests.incident.scenarios import ID, RUN, Log, carried_out, promo_rush
@@ -27,7 +27,7 @@ FORMS: dict[str, Callable[[Timeline], str]] = {
     "json": machine_formats.render_timeline,
     "markdown": timeline_markdown.render_markdown,
     "text": timeline_text.render_text,
-    "cloudevents": cloudevents.render,
+    "cloudevents": timeline_cloudevents.render,
 }
 SUFFIX = {"json": "json", "markdown": "md", "text": "txt", "cloudevents": "ndjson"}
 STAGES = (
@@ -107,7 +107,7 @@ URI_REFERENCE = re.compile(r"[A-Za-z0-9._~:/?#@!$&'()*+,;=%\[\]-]+")
 @pytest.mark.parametrize("story", STORIES)
 def test_each_line_is_a_cloudevent(story: str) -> None:
     told = STORIES[story]()
-    found = [json.loads(line) for line in cloudevents.render(told).splitlines()]
+    found = [json.loads(line) for line in timeline_cloudevents.render(told).splitlines()]
     for event in found:
         jsonschema.validate(event, CLOUDEVENT, cls=jsonschema.Draft7Validator)
         assert RFC3339.fullmatch(event["time"]), event["time"]
@@ -123,8 +123,8 @@ def test_what_is_sent_again_has_the_same_ids_and_what_came_since_others() -> Non
     log = promo_rush()
     earlier = Log()
     earlier.entries = log.entries[:-3]
-    first = {event.id for event in cloudevents.cloud_events(timeline(earlier.incident))}
-    then = {event.id for event in cloudevents.cloud_events(timeline(log.incident))}
+    first = {event.id for event in timeline_cloudevents.cloud_events(timeline(earlier.incident))}
+    then = {event.id for event in timeline_cloudevents.cloud_events(timeline(log.incident))}
     assert first < then
     assert all(any(one.startswith(entry.digest) for one in then) for entry in log.entries)
 
@@ -133,7 +133,9 @@ def test_a_deadline_is_an_event_when_it_falls_and_another_once_it_stands_otherwi
     def deadlines(stage: StageState) -> dict[str, str]:
         told = timeline(promo_rush().incident, (stage,))
         return {
-            one.id: one.time for one in cloudevents.cloud_events(told) if one.type == "io.latdoctor.sop.deadline.v1"
+            one.id: one.time
+            for one in timeline_cloudevents.cloud_events(told)
+            if one.type == "io.latdoctor.sop.deadline.v1"
         }
 
     open_ = StageState("mitigated", "Mitigated", 1800.0, "unmet")
@@ -150,8 +152,10 @@ TYPES = {
 
 
 def test_what_kinds_of_events_there_are() -> None:
-    assert {one.type for one in cloudevents.cloud_events(promo())} == {f"io.latdoctor.{name}.v1" for name in TYPES}
-    rolled = {one.type for one in cloudevents.cloud_events(taken_back())}
+    assert {one.type for one in timeline_cloudevents.cloud_events(promo())} == {
+        f"io.latdoctor.{name}.v1" for name in TYPES
+    }
+    rolled = {one.type for one in timeline_cloudevents.cloud_events(taken_back())}
     assert "io.latdoctor.rollback.v1" in rolled
 
 

@@ -13,7 +13,7 @@ from latdoctor.cli import options
 from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions
 
 if TYPE_CHECKING:
-    from latdoctor.cli.request import CollectedEvidence
+    from latdoctor.cli.collect_options import CollectedEvidence
     from latdoctor.diagnosis.diagnose import Case
 
 app = typer.Typer(help="The normal values of a healthy target.", no_args_is_help=True)
@@ -37,8 +37,8 @@ def record(
 
     Exit codes: 0 recorded · 1 a source that was requested could not be read · 2 usage, or an invalid bundle.
     """
+    from latdoctor.cli.collect_options import check_no_sources_beside, check_sources_read, print_gaps, print_left_out
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.request import check_no_sources_beside, check_sources_read, print_gaps, print_left_out
     from latdoctor.cli.session import compared, now, seen
     from latdoctor.errors import OperationError
     from latdoctor.evidence import baseline as baselines
@@ -84,7 +84,7 @@ def _warn_if_unhealthy(case: Case) -> None:
 
 @contextmanager
 def _collected(bundle: Path | None, sources: options.SourceOptions) -> Iterator[CollectedEvidence]:
-    from latdoctor.cli.request import BaselineNeed, CollectedEvidence, check_no_collect_options
+    from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence, check_no_collect_options
     from latdoctor.cli.session import collect_evidence
     from latdoctor.evidence.bundle_files import opened
 
@@ -138,8 +138,8 @@ def compare(
     """
     from dataclasses import replace
 
+    from latdoctor.cli.collect_options import check_no_sources_beside, check_sources_read, print_gaps
     from latdoctor.cli.comparison import print_comparison
-    from latdoctor.cli.request import check_no_sources_beside, check_sources_read, print_gaps
     from latdoctor.cli.session import rule_set, seen, stamp
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence import baseline as baselines

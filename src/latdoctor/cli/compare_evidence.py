@@ -7,9 +7,9 @@ from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
 
+from latdoctor.cli.collect_options import with_slo_options
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import with_slo_options
 from latdoctor.cli.session import case_of, stamp
 from latdoctor.diagnosis.comparison import against
 from latdoctor.diagnosis.diagnose import Case, diagnose
@@ -19,7 +19,7 @@ from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.diff import differences, values
 from latdoctor.evidence.model import kind_of
-from latdoctor.evidence.subjects import branch, subjects
+from latdoctor.evidence.subject_branch import branch, subjects
 from latdoctor.sanitize import clean
 
 _SHOWN = 12

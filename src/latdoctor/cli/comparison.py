@@ -9,7 +9,7 @@ from latdoctor.cli.options import OutputFormat
 from latdoctor.evidence.diff import Difference
 from latdoctor.report import comparison_screen
 from latdoctor.report.comparison_screen import ComparedPair, shown
-from latdoctor.report.one_screen import print_lines
+from latdoctor.report.fit_to_screen import print_lines
 from latdoctor.report.text_utils import print_json
 from latdoctor.sanitize import clean, counted
 

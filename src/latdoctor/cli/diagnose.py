@@ -14,7 +14,7 @@ from latdoctor.cli.collect import collect_or_open, save_collected
 from latdoctor.cli.options import SourceOptions
 
 if TYPE_CHECKING:
-    from latdoctor.cli.incident_context import IncidentSelector
+    from latdoctor.cli.incident_journaling import IncidentSelector
     from latdoctor.diagnosis.result import Diagnosis
     from latdoctor.evidence.model import Evidence
 
@@ -86,7 +86,7 @@ def diagnose_command(
     error · 2 usage, or an invalid bundle, baseline or rule · 3 verdict or cause at or above --fail-on · 4 inconclusive.
     With --watch that of the last diagnosis. One unreadable source among others is a gap in the answer.
     """
-    from latdoctor.cli.incident_context import IncidentSelector, check_selector
+    from latdoctor.cli.incident_journaling import IncidentSelector, check_selector
 
     belongs = IncidentSelector(incident or "", no_incident)
     check_selector(belongs)
@@ -124,10 +124,10 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
     from msgspec import structs
 
     from latdoctor import output_file
-    from latdoctor.cli.incident_context import record_diagnosis, record_unreadable
+    from latdoctor.cli.collect_options import BaselineNeed
+    from latdoctor.cli.incident_journaling import record_diagnosis, record_unreadable
     from latdoctor.cli.incidents import print_similar_incident
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.request import BaselineNeed
     from latdoctor.cli.session import case_of, exit_code, rule_set, stamp
     from latdoctor.diagnosis.diagnose import diagnose as diagnose_case
     from latdoctor.errors import UsageError
@@ -170,7 +170,7 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
 def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:
     """Diagnose repeatedly. Returns the exit code of the last one. Raises UsageError for options of a single one."""
     from latdoctor.cli.diagnose_watch import watch
-    from latdoctor.cli.incident_context import ChangeRecorder
+    from latdoctor.cli.incident_journaling import ChangeRecorder
     from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
     from latdoctor.report.console import summary

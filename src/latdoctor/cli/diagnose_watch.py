@@ -16,11 +16,11 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
+from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence, resolve_request
 from latdoctor.cli.console import notice_console, result_console
-from latdoctor.cli.incident_context import ChangeRecorder
+from latdoctor.cli.incident_journaling import ChangeRecorder
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import BaselineNeed, CollectedEvidence, resolve_request
 from latdoctor.cli.session import diagnosis_of, exit_code
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock

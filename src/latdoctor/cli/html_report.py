@@ -15,7 +15,7 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.incident.timeline_model import DiagnosisEvent, Timeline
 from latdoctor.output_file import write_new
 from latdoctor.report.html import diagnosis_page, incident_page, render
-from latdoctor.report.html.document import Page
+from latdoctor.report.html.page_model import Page
 from latdoctor.report.html.snapshots import BEFORE, ONLY, Snapshot, chosen, unix
 
 MAX_DOCUMENT = 64 << 20  # bytes of a stored diagnosis

@@ -16,13 +16,7 @@ import typer
 
 from latdoctor import pipeline
 from latdoctor.cli import options
-from latdoctor.cli.config import TargetSettings, configuration
-from latdoctor.cli.console import notice
-from latdoctor.cli.diagnose_watch import pause_of
-from latdoctor.cli.interrupt import ended_by_sigterm
-from latdoctor.cli.notifier import notifying
-from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import (
+from latdoctor.cli.collect_options import (
     BaselineNeed,
     CollectedEvidence,
     ResolvedRequest,
@@ -31,6 +25,12 @@ from latdoctor.cli.request import (
     unread_reason,
     unread_sources,
 )
+from latdoctor.cli.config import TargetSettings, configuration
+from latdoctor.cli.console import notice
+from latdoctor.cli.diagnose_watch import pause_of
+from latdoctor.cli.interrupt import ended_by_sigterm
+from latdoctor.cli.notifier import notifying
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.session import rule_set, stamp
 from latdoctor.cli.sop import Sops
 from latdoctor.cli.sop_actions import procedures
@@ -44,7 +44,7 @@ from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, Window
-from latdoctor.http.address import mask_credentials
+from latdoctor.http.safe_address import mask_credentials
 from latdoctor.incident import events
 from latdoctor.incident.alert_intake import (
     AlertedIncident,
@@ -57,9 +57,9 @@ from latdoctor.incident.alert_intake import (
 )
 from latdoctor.incident.events import AlertsReceived, Confirmation
 from latdoctor.incident.evidence_store import store_evidence
+from latdoctor.incident.journal_entry_texts import truncation_note
 from latdoctor.incident.slo_samples import sample_of, with_previous_pages
 from latdoctor.incident.sop import loader
-from latdoctor.incident.timeline_entries import truncation_note
 from latdoctor.incident.webhook_server import serve_webhook
 from latdoctor.journal import state_dir
 from latdoctor.journal.store import Journal

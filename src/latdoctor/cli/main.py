@@ -158,7 +158,7 @@ def _command() -> int:
 
 def _report(error: LatdoctorError) -> int:
     """Print `error` on stderr and return its exit code."""
-    from latdoctor.http.address import mask_credentials
+    from latdoctor.http.safe_address import mask_credentials
 
     if isinstance(error, DefinitionError):
         for problem in error.problems:

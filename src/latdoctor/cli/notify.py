@@ -9,7 +9,7 @@ import typer
 
 from latdoctor.cli.console import notice, result_console
 from latdoctor.cli.options import OutputFormat, OutputOption
-from latdoctor.http.address import resolve_host
+from latdoctor.http.safe_address import resolve_host
 from latdoctor.incident import events
 from latdoctor.incident.events import OpenedBy
 from latdoctor.incident.state import Incident

@@ -18,7 +18,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from latdoctor.errors import UsageError
-from latdoctor.http.address import mask_credentials
+from latdoctor.http.safe_address import mask_credentials
 from latdoctor.sanitize import clean
 
 _SOURCES = "Sources (each may be repeated)"

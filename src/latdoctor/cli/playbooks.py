@@ -107,7 +107,7 @@ def show(
         _print_in_full(found, known, texts)
         return
     from latdoctor.cli.console import result_console
-    from latdoctor.report.one_screen import print_lines
+    from latdoctor.report.fit_to_screen import print_lines
     from latdoctor.report.playbook_answer import playbook_answer
 
     print_lines(playbook_answer(found, known, texts), result_console())

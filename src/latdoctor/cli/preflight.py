@@ -55,7 +55,7 @@ def _targets() -> TargetList:
     from latdoctor.cli import config
     from latdoctor.cli.console import progress
     from latdoctor.collectors.prometheus.discovery import discover
-    from latdoctor.collectors.promql.monitoring_servers import MonitoringServer, api_root, identify
+    from latdoctor.collectors.promql.recognise_monitoring import MonitoringServer, api_root, identify
     from latdoctor.report.targets import FoundServer, TargetList
 
     configured = tuple(map(_configured, config.targets().values()))
@@ -76,7 +76,7 @@ def _targets() -> TargetList:
 
 def _configured(settings: TargetSettings) -> ConfiguredTarget:
     """Its sources without credentials."""
-    from latdoctor.http.address import mask_credentials
+    from latdoctor.http.safe_address import mask_credentials
     from latdoctor.report.targets import ConfiguredTarget
 
     urls = (*settings.server, *([settings.prometheus] if settings.prometheus else []))

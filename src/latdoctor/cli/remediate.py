@@ -10,13 +10,13 @@ from typing import Annotated
 import typer
 
 from latdoctor.cli import options
+from latdoctor.cli.collect_options import settings_of
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions, VerboseOption
 from latdoctor.cli.remediate_targets import access_again, settings_for
 from latdoctor.cli.remediation_session import each, labelled_result, print_results
-from latdoctor.cli.request import settings_of
 from latdoctor.errors import UsageError
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import JournalEntry
@@ -181,7 +181,7 @@ def remediate(
     Exit codes: 0 verified, or planned · 1 nothing was changed · 2 usage or an invalid file · 3 not verified and rolled
     back · 4 held for an operator · 5 refused by a guard · 6 NOT rolled back: see the commands it prints.
     """
-    from latdoctor.cli.incident_context import IncidentSelector, check_selector
+    from latdoctor.cli.incident_journaling import IncidentSelector, check_selector
     from latdoctor.cli.remediation_session import RemediateOptions
     from latdoctor.cli.remediation_session import remediate as run_remediation
 

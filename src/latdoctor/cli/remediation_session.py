@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 import typer
 
-from latdoctor.cli import incident_context
+from latdoctor.cli import incident_journaling
+from latdoctor.cli.collect_options import ResolvedRequest, resolve_request, settings_of
 from latdoctor.cli.config import TargetSettings
 from latdoctor.cli.console import notice, notice_console, result_console
 from latdoctor.cli.interrupt import stoppable
@@ -26,7 +27,6 @@ from latdoctor.cli.remediate_targets import (
     choose_targets,
     limit_to_named,
 )
-from latdoctor.cli.request import ResolvedRequest, resolve_request, settings_of
 from latdoctor.cli.session import rule_set
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
@@ -71,7 +71,7 @@ class RemediateOptions:
     rules: tuple[Path, ...] = ()
     as_json: bool = False
     verbose: bool = False
-    belongs: incident_context.IncidentSelector = field(default_factory=incident_context.IncidentSelector)
+    belongs: incident_journaling.IncidentSelector = field(default_factory=incident_journaling.IncidentSelector)
 
 
 def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
@@ -109,7 +109,7 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
     if not options.apply:
         found = _with_context(plans, books, pages)
         report.plans(found, result_console(), as_json=options.as_json, verbose=options.verbose)
-        incident_context.record_plans(options.belongs, plans, places)
+        incident_journaling.record_plans(options.belongs, plans, places)
         return Outcome.PLANNED.exit_code
     return _applied(plans, targets, pages, books, request, options)
 
@@ -222,7 +222,7 @@ def _applied(
     place = state_dir.private_folder()
     results: list[RunSummary] = []
     journal = Journal.opened(place / state_dir.JOURNAL)
-    incident = incident_context.join_for_apply(
+    incident = incident_journaling.join_for_apply(
         options.belongs, plans, (request.context.target, *request.request.servers)
     )
     slo = slo_terms(request.context).get("slo.p99")

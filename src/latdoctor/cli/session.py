@@ -9,9 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from latdoctor import pipeline
+from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence, Source, check_sources_read, resolve_request
 from latdoctor.cli.console import notice_console, progress, progress_line
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.request import BaselineNeed, CollectedEvidence, Source, check_sources_read, resolve_request
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import progress_listener
 from latdoctor.collectors.runner import SystemClock, collect_bundle

@@ -18,12 +18,13 @@ from latdoctor.cli.config import targets as configured
 from latdoctor.cli.console import notice
 from latdoctor.cli.time_args import IncidentStart, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError
-from latdoctor.http.address import mask_credentials
+from latdoctor.http.safe_address import mask_credentials
 from latdoctor.incident import events, recorder
 from latdoctor.incident.alert_intake import IncidentTemplate, Intake
 from latdoctor.incident.alertmanager import read_notification
 from latdoctor.incident.elapsed import GIVEN_BY_HAND
 from latdoctor.incident.events import IncidentOutcome, OpenedBy
+from latdoctor.incident.journal_entry_texts import truncation_note
 from latdoctor.incident.lookup import incident_option, other_runs, select_incident
 from latdoctor.incident.next_step import target_options, with_incident
 from latdoctor.incident.open import Opening, group_keys, open_incident
@@ -33,7 +34,6 @@ from latdoctor.incident.sop.loader import sop_of_incident
 from latdoctor.incident.sop.model import Sop
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.status import IncidentStatus, incident_status, unsettled
-from latdoctor.incident.timeline_entries import truncation_note
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import now
 from latdoctor.journal.store import Journal

@@ -79,7 +79,7 @@ def _chosen(incident: str, run: str) -> Timeline:
 
 
 def _rendered(document: Timeline, form: TimelineFormat) -> str:
-    from latdoctor.report import cloudevents, machine_formats
+    from latdoctor.report import machine_formats, timeline_cloudevents
     from latdoctor.report import timeline as reports
 
     match form:
@@ -90,7 +90,7 @@ def _rendered(document: Timeline, form: TimelineFormat) -> str:
         case TimelineFormat.JSON:
             return machine_formats.render_timeline(document)
         case TimelineFormat.CLOUDEVENTS:
-            return cloudevents.render(document)
+            return timeline_cloudevents.render(document)
         case TimelineFormat.HTML:
             return _page(document)
 

@@ -1,4 +1,4 @@
-"""The parser of the condition language; `conditions.py` shows the language and holds its types."""
+"""The parser of the condition language; `ast.py` shows the language and holds its types."""
 
 from __future__ import annotations
 

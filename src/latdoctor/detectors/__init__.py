@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable
 
 from latdoctor.detectors.arrival_change import arrival_changes
-from latdoctor.detectors.bimodality import batch_bimodality
+from latdoctor.detectors.batch_size_modes import batch_bimodality
 from latdoctor.detectors.client_excess_latency import client_excess_latency
 from latdoctor.detectors.derived_ratios import (
     derived_remainders,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 
 from latdoctor.detectors.arrival_change import DERIVED as CHANGES
 from latdoctor.detectors.arrival_change import SIGNAL as ARRIVALS
-from latdoctor.detectors.bimodality import DERIVED as MODES
-from latdoctor.detectors.bimodality import SIGNAL as SIZES
+from latdoctor.detectors.batch_size_modes import DERIVED as MODES
+from latdoctor.detectors.batch_size_modes import SIGNAL as SIZES
 from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RATIO
 from latdoctor.detectors.derived_ratios import GIVES as REMAINDERS
 from latdoctor.detectors.derived_ratios import QUOTIENTS, STARTED, UPTIMES, WORDS

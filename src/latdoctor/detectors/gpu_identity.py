@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from latdoctor.evidence.model import Evidence, Gap, Subject
-from latdoctor.evidence.subjects import pci_of, uuid_of
+from latdoctor.evidence.subject_branch import pci_of, uuid_of
 from latdoctor.gap_code import GapCode
 
 GPU, OF_SERVER = "gpu/", "@"

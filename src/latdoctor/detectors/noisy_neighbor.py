@@ -11,7 +11,7 @@ from latdoctor.detectors.derived_ratios import latest_numbers
 from latdoctor.detectors.replica_outliers import OF_SERVER, REPLICA
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
 from latdoctor.gap_code import GapCode
-from latdoctor.http.address import is_loopback
+from latdoctor.http.safe_address import is_loopback
 
 TAKEN, OWN, BY_SERVERS = "process.others_cpu_ratio", "process.cpu_ratio", "server.cpus_used"
 NEIGHBOURS = "process.neighbour_cpu_ratio"

@@ -9,9 +9,9 @@ from latdoctor import __version__
 from latdoctor.conditions.evaluator import Facts
 from latdoctor.diagnosis import onset as timeline
 from latdoctor.diagnosis.evaluate import Baseline, Provider, judge
+from latdoctor.diagnosis.next_sources import next_looks
 from latdoctor.diagnosis.noisy_or import Network
 from latdoctor.diagnosis.onset import tail_shares
-from latdoctor.diagnosis.recommend import next_looks
 from latdoctor.diagnosis.result import SCHEMA_VERSION, Diagnosis, Tool
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.diagnosis.service_name import queries_of, service_name

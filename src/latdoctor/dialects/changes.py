@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from latdoctor.dialects.metrics_page import MetricSample
+from latdoctor.dialects.metrics_page_model import MetricSample
 from latdoctor.dialects.model import Dialect, Rule, RuleKind
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import Event, Origin

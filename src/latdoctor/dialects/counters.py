@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from latdoctor.dialects.metrics_page import BadLine
+from latdoctor.dialects.metrics_page_model import BadLine
 from latdoctor.dialects.model import Histogram, Rule, Selector, Term, Unusable
 from latdoctor.dialects.page_series import DialectView, SampleSeries
 from latdoctor.evidence.model import Bucket, Labels

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from latdoctor.dialects.metrics_page import MetricSample, MetricsPage
+from latdoctor.dialects.metrics_page_model import MetricSample, MetricsPage
 from latdoctor.evidence.model import Bucket
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from msgspec import Struct, structs
 
-from latdoctor.dialects.metrics_page import MetricSample, ScrapedPage
+from latdoctor.dialects.metrics_page_model import MetricSample, ScrapedPage
 from latdoctor.dialects.model import (
     PLACEHOLDER,
     SERVER,

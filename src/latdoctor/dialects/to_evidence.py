@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from latdoctor.dialects.changes import changes
 from latdoctor.dialects.evaluate import evaluate, rate_series
 from latdoctor.dialects.gauges import bit_values
-from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
+from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleKind, RuleResult, RuleValue, Unusable
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import (

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from latdoctor.errors import UsageError
-from latdoctor.http.address import is_loopback
+from latdoctor.http.safe_address import is_loopback
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.journal.state_dir import INCIDENTS, folder

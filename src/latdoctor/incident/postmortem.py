@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from latdoctor.conditions.evaluator import show
 from latdoctor.evidence.catalogue import catalogue
-from latdoctor.incident import events, timeline_entries
+from latdoctor.incident import events, journal_entry_texts
 from latdoctor.incident.elapsed import by_clock, clock_of
 from latdoctor.incident.impact import impact_lines
 from latdoctor.incident.timeline_model import (
@@ -126,7 +126,7 @@ def _overview(timeline: Timeline) -> Iterator[Statement]:
     if timeline.targets:
         yield Statement(f"Targets: {', '.join(timeline.targets)}.")
     for cause, diagnosis in _surest(timeline.looks):
-        yield Statement(f"{timeline_entries.cause_name(cause)}.", Basis.INFERENCE, source=_stored(diagnosis))
+        yield Statement(f"{journal_entry_texts.cause_name(cause)}.", Basis.INFERENCE, source=_stored(diagnosis))
     for run in timeline.runs:
         if run.stands:
             yield _run(run)
@@ -146,7 +146,7 @@ def _moment(event: TimelineEvent, causes: Mapping[str, str]) -> Statement:
 def _cause_names(diagnoses: Iterable[DiagnosisEvent]) -> dict[str, str]:
     """Short sentence of each named cause, by the id of its event."""
     return {
-        f"{diagnosis.digest}.{timeline_entries.cause_part(number)}": timeline_entries.cause_name(cause)
+        f"{diagnosis.digest}.{journal_entry_texts.cause_part(number)}": journal_entry_texts.cause_name(cause)
         for diagnosis in diagnoses
         for number, cause in enumerate((one for one in diagnosis.causes if one.named), 1)
     }
@@ -160,7 +160,7 @@ def other_clock(timeline: TimelineEvent) -> str:
 def _causes(diagnoses: Iterable[DiagnosisEvent]) -> Iterator[Statement]:
     for cause, diagnosis in _surest(diagnoses):
         by = f"diagnosis {diagnosis.run_id}"
-        yield Statement(timeline_entries.cause_sentence(cause), Basis.INFERENCE, by, _stored(diagnosis))
+        yield Statement(journal_entry_texts.cause_sentence(cause), Basis.INFERENCE, by, _stored(diagnosis))
 
 
 def _surest(diagnoses: Iterable[DiagnosisEvent]) -> Iterable[tuple[events.CauseRecord, DiagnosisEvent]]:

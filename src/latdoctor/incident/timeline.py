@@ -18,11 +18,11 @@ from latdoctor.incident import events
 from latdoctor.incident.elapsed import ElapsedTimes, between, is_time, of_entries, of_incident, rfc3339, start_of
 from latdoctor.incident.events import OpenedBy
 from latdoctor.incident.impact import impact
+from latdoctor.incident.journal_entry_texts import timeline_events, value_text
 from latdoctor.incident.response_times import measures
 from latdoctor.incident.slo_samples import read_sample
 from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.state import Incident, decode_body
-from latdoctor.incident.timeline_entries import timeline_events, value_text
 from latdoctor.incident.timeline_model import (
     OWN,
     SCHEMA_VERSION,

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from latdoctor import strict_yaml
 from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
-from latdoctor.http.address import is_loopback
+from latdoctor.http.safe_address import is_loopback
 from latdoctor.load.arrivals import Arrivals, PhaseSeconds
 from latdoctor.load.mix import Conversations, Mix, RequestContent, draw
 

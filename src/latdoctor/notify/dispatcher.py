@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from latdoctor.http.address import ResolveHost, resolve_host
+from latdoctor.http.safe_address import ResolveHost, resolve_host
 from latdoctor.incident import events
 from latdoctor.journal.entry import Moment, unix_seconds
 from latdoctor.journal.entry import now as moment_now

@@ -22,7 +22,9 @@ from msgspec import Raw
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import UsageError
-from latdoctor.http.address import (
+from latdoctor.http.client import HttpRequest, HttpResponse, Secret, redact_secrets, send_request
+from latdoctor.http.failure import RequestFailure
+from latdoctor.http.safe_address import (
     Address,
     ForbiddenAddressError,
     ResolveHost,
@@ -32,8 +34,6 @@ from latdoctor.http.address import (
     is_public,
     is_under,
 )
-from latdoctor.http.client import HttpRequest, HttpResponse, Secret, redact_secrets, send_request
-from latdoctor.http.failure import RequestFailure
 from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
 from latdoctor.sanitize import clean
 

@@ -12,7 +12,17 @@ import msgspec
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import UsageError
-from latdoctor.http.address import (
+from latdoctor.http.client import (
+    MAX_BYTES,
+    HttpRequest,
+    HttpResponse,
+    ResolveAddress,
+    Secret,
+    redact_secrets,
+    send_request,
+)
+from latdoctor.http.failure import RequestFailure
+from latdoctor.http.safe_address import (
     Address,
     ForbiddenAddressError,
     ResolveHost,
@@ -24,16 +34,6 @@ from latdoctor.http.address import (
     parse_address,
     resolve_host,
 )
-from latdoctor.http.client import (
-    MAX_BYTES,
-    HttpRequest,
-    HttpResponse,
-    ResolveAddress,
-    Secret,
-    redact_secrets,
-    send_request,
-)
-from latdoctor.http.failure import RequestFailure
 from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
 from latdoctor.sanitize import clean
 

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 from rich.cells import cell_len
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, ReasonCode, UserImpact
-from latdoctor.diagnosis.recommend import playbooks_for
+from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import presenter, time_scope
-from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
+from latdoctor.report.fit_to_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
 from latdoctor.report.text_utils import wrapped
 from latdoctor.report.vital_signs import file_noun, harm, measured

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from latdoctor.evidence.bundle import Artifact, Bundle
-from latdoctor.report.one_screen import WIDTH, Line, Rank, print_lines
-from latdoctor.report.one_screen import fitted as fit
+from latdoctor.report.fit_to_screen import WIDTH, Line, Rank, print_lines
+from latdoctor.report.fit_to_screen import fitted as fit
 from latdoctor.report.presenter import SOURCE_NOUNS, shortened
 from latdoctor.report.text_utils import print_json, wrapped
 from latdoctor.report.time_scope import utc_moment

@@ -19,7 +19,7 @@ from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.evidence.model import SourceQuery
 from latdoctor.report import answer, comparison, comparison_screen, presenter, time_scope
 from latdoctor.report.comparison import answered
-from latdoctor.report.one_screen import HEIGHT
+from latdoctor.report.fit_to_screen import HEIGHT
 from latdoctor.report.presenter import EvidenceKind, gap_lines, unexplained
 from latdoctor.sanitize import clean
 from latdoctor.units import percent

@@ -10,8 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.collectors.base import Availability, SourceAvailability
-from latdoctor.report.one_screen import WIDTH, Line, Rank, print_lines, sentence_lines
-from latdoctor.report.one_screen import fitted as fit
+from latdoctor.report.fit_to_screen import WIDTH, Line, Rank, print_lines, sentence_lines
+from latdoctor.report.fit_to_screen import fitted as fit
 from latdoctor.report.text_utils import command_lines, print_json, wrapped
 from latdoctor.sanitize import clean, counted
 

@@ -12,7 +12,7 @@ from rich.cells import cell_len, set_cell_size
 
 from latdoctor.conditions.evaluator import HOLDS, Atom
 from latdoctor.diagnosis.codes import CheckStatus, FindingKind, Level, ReasonCode, TierCoverage, UserImpact
-from latdoctor.diagnosis.recommend import first_playbook, playbooks_for
+from latdoctor.diagnosis.next_sources import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, RuledOut, Tier
 from latdoctor.evidence.model import Origin
 from latdoctor.report.playbook import advised

@@ -13,7 +13,7 @@ from rich.text import Text
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.run_history import RunState
 from latdoctor.remediation.run_result import Outcome, Result
-from latdoctor.report.one_screen import print_lines
+from latdoctor.report.fit_to_screen import print_lines
 from latdoctor.report.remediation_details import entry_printer, print_plan, print_result, print_run
 from latdoctor.report.remediation_plan import Planned, next_command, plan_answer
 from latdoctor.report.remediation_run import next_command as next_of_run

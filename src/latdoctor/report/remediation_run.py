@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from latdoctor.remediation.observation import left_signals
 from latdoctor.remediation.run_result import Measure, Outcome
-from latdoctor.report.one_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
+from latdoctor.report.fit_to_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import (
     P99,
     change_of,

@@ -19,7 +19,7 @@ from latdoctor.collectors.logs.patterns import (
     Xid,
     parse_facts,
 )
-from latdoctor.evidence.subjects import normalise_pci
+from latdoctor.evidence.subject_branch import normalise_pci
 
 KERNEL_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
     (

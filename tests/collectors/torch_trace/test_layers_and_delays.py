@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.torch_trace import operators
+from latdoctor.collectors.torch_trace import operator_layers
 from latdoctor.collectors.torch_trace.disk_spill import NO_KEY, ROW
 from latdoctor.collectors.torch_trace.event_store import COPY, KERNEL, MODULE, OPERATOR
 from latdoctor.collectors.torch_trace.host_calls import DurationHistogram, LaunchDelaySweep
-from latdoctor.collectors.torch_trace.operators import LayerAssigner
+from latdoctor.collectors.torch_trace.operator_layers import LayerAssigner
 from latdoctor.collectors.torch_trace.sweep import WindowRows
 from latdoctor.evidence.model import Evidence
 from tests.collectors.torch_trace.synthetic_traces import Json, call, event, evidence, kernel, readings, values
@@ -68,7 +68,7 @@ def test_kernels_belong_to_the_innermost_module_else_to_the_outermost_operator(o
 
 
 def test_very_many_names_are_added_up_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(operators, "_MOST_COUNTED", 0)
+    monkeypatch.setattr(operator_layers, "_MOST_COUNTED", 0)
     assert by_labels(evidence(NESTED), "layer.operator_share") == pytest.approx(PAIRS)
 
 

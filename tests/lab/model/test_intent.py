@@ -17,7 +17,7 @@ from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.memory.pool import OutOfMemory
 from latdoctor.lab.server.network import BATCHES, FRAME_WIDTH, LENGTHS, POSITIONS, bucket, resolve_precision
-from latdoctor.lab.server.serving_models import Predictions
+from latdoctor.lab.server.standby_model import Predictions
 from latdoctor.lab.server.tokenizer import VOCABULARY
 
 ARENA = MemoryConfig(backend="arena", pool_mib=8, segment_mib=2)

@@ -15,7 +15,7 @@ from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
 from latdoctor.lab.server.profiler import ProfileOptions
 from latdoctor.lab.server.schedulers.batch import Batch, ReleaseReason, Work
-from latdoctor.lab.server.serving_models import Predictions
+from latdoctor.lab.server.standby_model import Predictions
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
 

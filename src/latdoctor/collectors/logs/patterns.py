@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from latdoctor.collectors.logs import error_codes
 from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
 from latdoctor.collectors.tensorrt.build_log import OUTSIDE
-from latdoctor.evidence.subjects import normalise_pci
+from latdoctor.evidence.subject_branch import normalise_pci
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ from latdoctor.collectors.prometheus.scrape import (
     scrape_over_window,
 )
 from latdoctor.dialects.loader import shipped, shipped_signals
-from latdoctor.dialects.metrics_page import MetricsPage, ScrapedPage
+from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, join_notes
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import SourceError
@@ -40,7 +40,7 @@ from latdoctor.sanitize import clean, counted
 
 if TYPE_CHECKING:
     from latdoctor.collectors.prometheus.discovery import DiscoveredPage
-    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind
+    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind
 
 _FAMILIES_SHOWN = 5
 _LINES_SHOWN = 5
@@ -70,7 +70,7 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
 
 def _is_monitoring(page: Artifact) -> bool:
     """Whether it is the page of a Prometheus or an Alertmanager itself, which no window makes more useful."""
-    from latdoctor.collectors.promql.monitoring_servers import kind_of_page
+    from latdoctor.collectors.promql.recognise_monitoring import kind_of_page
 
     raw = page.read(exposition.MAX_BYTES)
     if not _MONITORING.search(raw):
@@ -280,7 +280,7 @@ def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPag
 
 
 def _of_no_dialect(artifact: Artifact, page: MetricsPage) -> Gap:
-    from latdoctor.collectors.promql.monitoring_servers import TITLES, kind_of_page
+    from latdoctor.collectors.promql.recognise_monitoring import TITLES, kind_of_page
 
     origin = Origin(artifact.name)
     if kind := kind_of_page(page.names):
@@ -294,7 +294,7 @@ def _of_no_dialect(artifact: Artifact, page: MetricsPage) -> Gap:
 
 def _instead(kind: MonitoringKind, artifact: Artifact) -> str:
     """How to diagnose what a monitoring server watches."""
-    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, api_root, command_for
+    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, api_root, command_for
 
     if kind == MonitoringKind.ALERTMANAGER:
         return "name the inference service (--server URL); latdoctor listen receives the alerts"
@@ -322,7 +322,7 @@ def _preflight() -> Sequence[SourceAvailability]:
 
 
 def _availability(page: DiscoveredPage) -> SourceAvailability:
-    from latdoctor.collectors.promql.monitoring_servers import MonitoringServer, api_root, identify, watched
+    from latdoctor.collectors.promql.recognise_monitoring import MonitoringServer, api_root, identify, watched
 
     if page.monitoring:
         server = identify(page.url) or MonitoringServer(page.monitoring, api_root(page.url))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from latdoctor.dialects.metrics_page import BadLine, MetricSample, MetricsPage
+from latdoctor.dialects.metrics_page_model import BadLine, MetricSample, MetricsPage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Labels
 from latdoctor.gap_code import GapCode

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit, urlunsplit
 from latdoctor.background import run_concurrently
 from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, code_of_failure
 from latdoctor.collectors.prometheus.exposition import MAX_BYTES
-from latdoctor.dialects.metrics_page import MetricsPage
+from latdoctor.dialects.metrics_page_model import MetricsPage
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.gap_code import GapCode
-from latdoctor.http.address import is_loopback, redact_url
 from latdoctor.http.failure import FailureCode, RequestFailure
+from latdoctor.http.safe_address import is_loopback, redact_url
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from latdoctor.collectors.base import ApiEndpoint, code_of_failure
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.gap_code import GapCode
-from latdoctor.http.address import is_loopback, redact_url
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
 from latdoctor.http.failure import FailureCode, RequestFailure
+from latdoctor.http.safe_address import is_loopback, redact_url
 from latdoctor.sanitize import clean
 
 AUTH, AUTH_FILE, CA_FILE = "LATDOCTOR_PROMETHEUS_AUTH", "LATDOCTOR_PROMETHEUS_AUTH_FILE", "LATDOCTOR_PROMETHEUS_CA_FILE"

@@ -11,6 +11,7 @@ from msgspec import structs
 from latdoctor.collectors.promql import NAME, label_changes
 from latdoctor.collectors.promql import query_plan as plans
 from latdoctor.collectors.promql.client import QueryResult, QuerySeries
+from latdoctor.collectors.promql.pasteable_queries import born_counters, source_queries
 from latdoctor.collectors.promql.query_plan import (
     PlannedQuery,
     PrometheusTarget,
@@ -19,11 +20,10 @@ from latdoctor.collectors.promql.query_plan import (
     samples_by_target,
     target_names,
 )
-from latdoctor.collectors.promql.readable_queries import born_counters, source_queries
 from latdoctor.collectors.promql.synthetic_pages import PageBuilder, own_labels
 from latdoctor.collectors.time_range import format_utc
 from latdoctor.dialects.loader import shipped, shipped_signals
-from latdoctor.dialects.metrics_page import ScrapedPage
+from latdoctor.dialects.metrics_page_model import ScrapedPage
 from latdoctor.dialects.model import Dialect, join_notes
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from latdoctor.collectors.promql.client import QuerySeries
 from latdoctor.collectors.promql.query_plan import GROWTH, LAST, LEVEL, STEPS, PrometheusTarget, QueryPlan
-from latdoctor.dialects.metrics_page import MetricSample, MetricsPage, ScrapedPage
+from latdoctor.dialects.metrics_page_model import MetricSample, MetricsPage, ScrapedPage
 from latdoctor.dialects.promql import SAMPLE
 from latdoctor.evidence.model import Labels
 

@@ -18,7 +18,7 @@ from latdoctor.collectors.torch_trace.event_names import CallKind
 from latdoctor.collectors.torch_trace.event_store import CopyCounts, CopyLabel, DeviceWork, TraceStore
 from latdoctor.collectors.torch_trace.host_calls import HostCallSweep, LaunchDelaySweep
 from latdoctor.collectors.torch_trace.intervals import union
-from latdoctor.collectors.torch_trace.operators import TOP, owners, time_by_kind
+from latdoctor.collectors.torch_trace.operator_layers import TOP, owners, time_by_kind
 from latdoctor.collectors.torch_trace.parallel import ChildProcess
 from latdoctor.collectors.torch_trace.phases import LongCall, TracePhases, phases
 from latdoctor.collectors.torch_trace.summary import (

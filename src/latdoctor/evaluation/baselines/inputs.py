@@ -16,7 +16,7 @@ from latdoctor.collectors.prometheus import exposition
 from latdoctor.collectors.runner import parse_bundle
 from latdoctor.detectors.catalog import derivable_signals
 from latdoctor.dialects.loader import shipped
-from latdoctor.dialects.metrics_page import MetricsPage
+from latdoctor.dialects.metrics_page_model import MetricsPage
 from latdoctor.dialects.model import Rule
 from latdoctor.evaluation.baselines.methods import Signals
 from latdoctor.evaluation.baselines.metric_to_cause import Prior

@@ -34,7 +34,7 @@ from latdoctor.lab.server.governance import Readiness
 from latdoctor.lab.server.live_config import LiveConfig
 from latdoctor.lab.server.memory.pool import MemoryStats
 from latdoctor.lab.server.profiler import MAX_SECONDS, ProfileOptions, Profiler
-from latdoctor.lab.server.serving_models import ServingModels
+from latdoctor.lab.server.standby_model import ServingModels
 
 MAX_LISTED_REQUESTS = 1000  # waiting requests that are listed
 RENEWAL_SECONDS = 5.0  # time for a worker to end: the longest batch takes less than a second

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute, Route
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.http.address import is_loopback
+from latdoctor.http.safe_address import is_loopback
 from latdoctor.lab.server import intent_request
 from latdoctor.lab.server.errors import CLIENT_GONE, AdminConflict, BadRequest, RequestRefused
 from latdoctor.sanitize import clean

@@ -38,9 +38,9 @@ from latdoctor.lab.server.profiler import ProfileOptions, Profiler, ProfileRecor
 from latdoctor.lab.server.schedulers import build as build_scheduler
 from latdoctor.lab.server.schedulers.batch import Scheduler
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.serving_models import Model, ServingModels
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import StageHandlers, Stages, TimedLock
+from latdoctor.lab.server.standby_model import Model, ServingModels
 
 REQUEST_THREADS = 4
 _STOP_SECONDS = 10.0  # time for the worker's last batch

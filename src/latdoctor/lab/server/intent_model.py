@@ -35,7 +35,7 @@ from latdoctor.lab.server.network import (
     layers_of,
     resolve_precision,
 )
-from latdoctor.lab.server.serving_models import Predictions
+from latdoctor.lab.server.standby_model import Predictions
 from latdoctor.lab.server.tokenizer import VOCABULARY
 
 INTENTS = (

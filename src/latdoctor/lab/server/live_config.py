@@ -16,9 +16,9 @@ from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import NeedsRestart, StaleEtag
 from latdoctor.lab.server.governance import Governance
 from latdoctor.lab.server.memory.pool import MemoryPool
-from latdoctor.lab.server.serving_models import ServingModels
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import TimedLock
+from latdoctor.lab.server.standby_model import ServingModels
 
 
 @dataclass(slots=True)

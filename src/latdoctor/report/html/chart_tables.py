@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Sequence
 
-from latdoctor.report.html.document import Bars, Chart, Lines, ScoreBreakdown, Table, Waterfall
+from latdoctor.report.html.page_model import Bars, Chart, Lines, ScoreBreakdown, Table, Waterfall
 from latdoctor.units import format_value
 
 NOT_MEASURED = "not measured"

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from latdoctor.report.html.document import (
+from latdoctor.report.html.page_model import (
     BYTES,
     Bars,
     Chart,

@@ -11,9 +11,10 @@ from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.evidence.model import CoverageStatus
 from latdoctor.report import presenter
 from latdoctor.report.answer import answer
+from latdoctor.report.fit_to_screen import Line, Rank
 from latdoctor.report.html import measurements, time_series
 from latdoctor.report.html.chart_tables import signed, time_of_day
-from latdoctor.report.html.document import (
+from latdoctor.report.html.page_model import (
     RATIO,
     AnswerLine,
     Bars,
@@ -29,7 +30,6 @@ from latdoctor.report.html.document import (
     Tone,
 )
 from latdoctor.report.html.snapshots import Snapshot, front, highlight
-from latdoctor.report.one_screen import Line, Rank
 from latdoctor.units import percent
 
 _MAX_RIVALS = 6  # causes that are compared, the named ones among them

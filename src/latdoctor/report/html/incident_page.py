@@ -26,7 +26,7 @@ from latdoctor.incident.timeline_model import (
 from latdoctor.report import presenter
 from latdoctor.report.html import diagnosis_page, incident_figures, measurements, time_series
 from latdoctor.report.html.chart_tables import NOT_MEASURED, clock, shown, time_of_day
-from latdoctor.report.html.document import (
+from latdoctor.report.html.page_model import (
     TIME,
     Fact,
     Highlight,

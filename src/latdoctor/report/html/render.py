@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from latdoctor.report.html import chart_tables, charts
-from latdoctor.report.html.document import Chart, Page
+from latdoctor.report.html.page_model import Chart, Page
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
 

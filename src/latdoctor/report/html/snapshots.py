@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import Evidence, Window
 from latdoctor.incident.timeline_model import DiagnosisEvent, Timeline
-from latdoctor.report.html.document import Highlight
+from latdoctor.report.html.page_model import Highlight
 from latdoctor.report.vital_signs import headline_latency, phrase
 
 BEFORE, AT_WORST, AFTER, ONLY = "before", "during the incident", "afterwards", "in this observation"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from latdoctor.cli.collect_options import CollectedEvidence, unread_reason
 from latdoctor.cli.console import notice
-from latdoctor.cli.request import CollectedEvidence, unread_reason
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
-from latdoctor.http.address import mask_credentials
+from latdoctor.http.safe_address import mask_credentials
 from latdoctor.journal import state_dir
 from latdoctor.sanitize import clean
 

@@ -16,8 +16,8 @@ from latdoctor.collectors.promql import client, query_plan
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.dialects.loader import shipped
 from latdoctor.errors import SourceError
-from latdoctor.http.address import is_loopback
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
+from latdoctor.http.safe_address import is_loopback
 from latdoctor.sanitize import clean, counted
 
 TIMEOUT = 3.0  # seconds for each request

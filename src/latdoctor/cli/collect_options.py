@@ -20,7 +20,7 @@ from latdoctor.evidence.baseline import load as load_baseline
 from latdoctor.evidence.bundle import Bundle, Context
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.gap_code import GapCode
-from latdoctor.http.address import mask_credentials
+from latdoctor.http.safe_address import mask_credentials
 from latdoctor.sanitize import clean
 from latdoctor.units import parse_duration, parse_share, parse_span
 
@@ -116,7 +116,7 @@ def _answered(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
 
 def _check_not_monitoring(failed: Iterable[Source]) -> None:
     """Raises OperationError where the address of a server is that of a Prometheus or an Alertmanager."""
-    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, identify
+    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, identify
 
     for source in failed:
         if source.collector != "prometheus" or not source.place.startswith(("http://", "https://")):
@@ -349,7 +349,7 @@ def _pattern(sources: SourceOptions, settings: TargetSettings) -> str:
 
 def _this_machine(request: CollectRequest, sources: SourceOptions) -> tuple[CollectRequest, str]:
     """The default without sources: this machine's GPUs, its kernel, and the metrics pages on its ports."""
-    from latdoctor.collectors.promql.monitoring_servers import MonitoringKind, api_root, command_for
+    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, api_root, command_for
 
     pages = local_pages()
     servers = tuple(page.url for page in pages if page.dialects)
