@@ -9,8 +9,7 @@ from latdoctor.incident import events
 from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.incident.timeline_model import OWN, Basis, Timeline
 from latdoctor.remediation.run_result import Outcome
-from latdoctor.report import timeline as timeline_markdown
-from latdoctor.report import timeline as timeline_text
+from latdoctor.report import timeline as timeline_report
 from tests.incident.scenarios import (
     BEGAN,
     BOOK,
@@ -267,7 +266,7 @@ def test_whose_clock_a_beginning_is_by_makes_a_sentence() -> None:
         log = Log()
         log.add(5, events.OPENED, events.IncidentOpened("slow", (), events.OpenedBy.HAND, "", "", BEGAN, clock))
         page = told(log)
-        for text in (timeline_text.render_text(page), timeline_markdown.render_markdown(page).replace("\\", "")):
+        for text in (timeline_report.render_text(page), timeline_report.render_markdown(page).replace("\\", "")):
             words = " ".join(text.split())
             assert f"the trouble began, {message})." in words
             assert "clock of given" not in words

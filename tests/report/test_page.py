@@ -25,7 +25,6 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.report import machine_formats
 from latdoctor.report.html import diagnosis_page, incident_page, measurements, render
-from latdoctor.report.html import render as assets
 from latdoctor.report.html.page_model import (
     AnswerLine,
     Bars,
@@ -197,8 +196,8 @@ def test_nothing_of_a_page_leads_anywhere() -> None:
     read = Reader(render.render(pages.incident()))
     assert all(attributes["href"].startswith("#") for _, attributes in read.tags if "href" in attributes)
     assert not any("src" in attributes or "srcset" in attributes for _, attributes in read.tags)
-    assert "url(" not in assets.style()
-    assert "@import" not in assets.style()
+    assert "url(" not in render.style()
+    assert "@import" not in render.style()
 
 
 def test_every_link_of_the_contents_leads_to_a_section() -> None:
@@ -280,18 +279,18 @@ def test_ten_thousand_entries_give_a_page_of_bounded_size() -> None:
 
 def test_the_library_is_the_one_that_is_named() -> None:
     """`charts/build.sh` makes it anew from the versions that are locked, and prints this digest."""
-    assert hashlib.sha256(assets.library().encode()).hexdigest() == assets.LIBRARY_DIGEST
-    folder = Path(assets.__file__).parent / "files" / "echarts"
+    assert hashlib.sha256(render.library().encode()).hexdigest() == render.LIBRARY_DIGEST
+    folder = Path(render.__file__).parent / "files" / "echarts"
     assert "Apache License" in (folder / "LICENSE").read_text(encoding="utf-8")
     assert "Apache Software Foundation" in (folder / "NOTICE").read_text(encoding="utf-8")
     assert "BSD" in (folder / "LICENSE-zrender").read_text(encoding="utf-8")
     locked = json.loads((Path(__file__).parents[2] / "charts" / "package-lock.json").read_text(encoding="utf-8"))
-    assert locked["packages"]["node_modules/echarts"]["version"] == assets.LIBRARY_VERSION
+    assert locked["packages"]["node_modules/echarts"]["version"] == render.LIBRARY_VERSION
     assert not any("resolved" in package for package in locked["packages"].values())
 
 
 @pytest.mark.parametrize(
-    "text", [assets.library(), assets.script(), assets.style()], ids=["library", "script", "style"]
+    "text", [render.library(), render.script(), render.style()], ids=["library", "script", "style"]
 )
 def test_what_is_put_in_cannot_end_its_element(text: str) -> None:
     assert "</script" not in text.lower()
@@ -310,7 +309,7 @@ def luminance(color: str) -> float:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_are_told_from_their_grounds(scheme: str) -> None:
     """WCAG 2.2 AA: 4.5 to 1 for texts, 3 to 1 for lines and bars."""
-    light, _, dark = assets.style().partition("prefers-color-scheme: dark")
+    light, _, dark = render.style().partition("prefers-color-scheme: dark")
     colors = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light if scheme == "light" else dark))
     for ink in ("ink", "quiet", "link", "good", "bad", "warn", "change"):
         for ground in ("card", "ground"):

@@ -18,15 +18,14 @@ from latdoctor.incident.timeline import of_run, timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import machine_formats, timeline_cloudevents
-from latdoctor.report import timeline as timeline_markdown
-from latdoctor.report import timeline as timeline_text
+from latdoctor.report import timeline as timeline_report
 from tests.incident.scenarios import ID, RUN, Log, carried_out, promo_rush
 
 GOLDEN = Path(__file__).parent / "golden"
 FORMS: dict[str, Callable[[Timeline], str]] = {
     "json": machine_formats.render_timeline,
-    "markdown": timeline_markdown.render_markdown,
-    "text": timeline_text.render_text,
+    "markdown": timeline_report.render_markdown,
+    "text": timeline_report.render_text,
     "cloudevents": timeline_cloudevents.render,
 }
 SUFFIX = {"json": "json", "markdown": "md", "text": "txt", "cloudevents": "ndjson"}
@@ -167,13 +166,13 @@ SECTIONS = (
 
 @pytest.mark.parametrize("story", STORIES)
 def test_markdown_has_the_sections_of_a_post_mortem(story: str) -> None:
-    page = timeline_markdown.render_markdown(STORIES[story]())
+    page = timeline_report.render_markdown(STORIES[story]())
     assert tuple(re.findall(r"^## (.*)$", page, re.MULTILINE)) == SECTIONS
     assert page.count("TODO(human)") >= 10
 
 
 def test_facts_are_marked_apart_from_what_is_inferred() -> None:
-    page = timeline_markdown.render_markdown(promo())
+    page = timeline_report.render_markdown(promo())
     assert re.search(r"\*\*inference, by diagnosis d1a9\*\*: cause: Long requests run alone", page)
     assert re.search(r"\| reported by Ada \|", page)
     assert "**fact**" in page
@@ -181,7 +180,7 @@ def test_facts_are_marked_apart_from_what_is_inferred() -> None:
 
 def test_text_has_80_columns_and_no_colour() -> None:
     for story in STORIES.values():
-        text = timeline_text.render_text(story())
+        text = timeline_report.render_text(story())
         assert max(map(len, text.splitlines())) <= 80
         assert "\x1b" not in text
 

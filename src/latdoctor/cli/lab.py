@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_run
-from latdoctor.cli import lab_inject as lab_proxy
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import serve_replicas
@@ -89,7 +88,7 @@ app.command("inject")(lab_inject.inject)
 app.command("load")(lab_load.load)
 app.command("run")(lab_run.run)
 app.command("telemetry")(telemetry)
-app.command("proxy")(lab_proxy.proxy)
+app.command("proxy")(lab_inject.proxy)
 app.add_typer(lab_bench.app, name="bench")
 
 

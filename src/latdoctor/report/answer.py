@@ -20,9 +20,9 @@ from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import presenter, time_scope
-from latdoctor.report.fit_to_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
+from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
-from latdoctor.report.text_utils import wrapped
+from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.report.vital_signs import file_noun, harm, measured
 from latdoctor.units import percent
 

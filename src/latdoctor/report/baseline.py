@@ -12,9 +12,9 @@ from latdoctor.conditions.evaluator import show
 from latdoctor.evidence.baseline import Baseline, Remembered
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import kind_of
-from latdoctor.report.fit_to_screen import WIDTH, Line, print_lines
+from latdoctor.report.fit_to_screen import Line, print_lines
 from latdoctor.report.fit_to_screen import fitted as fit
-from latdoctor.report.text_utils import print_json
+from latdoctor.report.text_utils import WIDTH, print_json
 from latdoctor.report.vital_signs import PHRASES, quantity
 from latdoctor.sanitize import clean, counted, fitted
 

@@ -10,9 +10,9 @@ from enum import IntEnum
 from rich.console import Console
 from rich.text import Text
 
-from latdoctor.report.text_utils import wrapped
+from latdoctor.report.text_utils import WIDTH, wrapped
 
-HEIGHT, WIDTH = 24, 80
+HEIGHT = 24  # lines
 TIE = "\N{NO-BREAK SPACE}"  # between words that stay on one line; printed as a blank
 _UNIT = re.compile(r"(?<=\d) (?=(?:[µmn]?s|min|h|x|[KMG]iB)\b|%)")
 

@@ -14,9 +14,9 @@ from latdoctor.incident.impact import impact_lines
 from latdoctor.incident.response_times import mean
 from latdoctor.incident.similar import PastIncident, SimilarIncident
 from latdoctor.incident.timeline_model import ResponseTime, Timeline
-from latdoctor.report.fit_to_screen import HEIGHT, WIDTH, Line, print_lines, sentence_lines
+from latdoctor.report.fit_to_screen import HEIGHT, Line, print_lines, sentence_lines
 from latdoctor.report.fit_to_screen import fitted as fit
-from latdoctor.report.text_utils import print_json
+from latdoctor.report.text_utils import WIDTH, print_json
 from latdoctor.sanitize import counted, fitted
 from latdoctor.units import format_value
 

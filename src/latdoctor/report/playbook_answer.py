@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from latdoctor.remediation.change import Undo
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import Library
-from latdoctor.report.fit_to_screen import WIDTH, Line, Rank, fitted
+from latdoctor.report.fit_to_screen import Line, Rank, fitted
 from latdoctor.report.plain_conditions import plain_text
 from latdoctor.report.playbook import PlaybookTexts, default_of, facts, next_step, settings_of
 from latdoctor.report.remediation_plan import UNDO_TEXTS, labelled, verification_lines, whole
+from latdoctor.report.text_utils import WIDTH
 
 
 def playbook_answer(playbook: Playbook, library: Library, texts: PlaybookTexts) -> tuple[Line, ...]:

@@ -10,9 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from latdoctor.collectors.base import Availability, SourceAvailability
-from latdoctor.report.fit_to_screen import WIDTH, Line, Rank, print_lines, sentence_lines
+from latdoctor.report.fit_to_screen import Line, Rank, print_lines, sentence_lines
 from latdoctor.report.fit_to_screen import fitted as fit
-from latdoctor.report.text_utils import command_lines, print_json, wrapped
+from latdoctor.report.text_utils import WIDTH, command_lines, print_json, wrapped
 from latdoctor.sanitize import clean, counted
 
 LIMIT_LINE = "       LIMIT is the P99 that you promise, such as 500ms"

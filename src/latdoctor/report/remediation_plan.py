@@ -13,10 +13,10 @@ from latdoctor.remediation.planner import DiagnosisRef, Plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.remediation.target import Pages, Target
-from latdoctor.report.fit_to_screen import TIE, WIDTH, Line, Rank, fitted, sentence_lines
+from latdoctor.report.fit_to_screen import TIE, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import plain_condition, plain_text
 from latdoctor.report.playbook import facts
-from latdoctor.report.text_utils import wrapped
+from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value, percent
 

@@ -8,7 +8,7 @@ from rich.cells import cell_len
 
 from latdoctor.remediation.observation import left_signals
 from latdoctor.remediation.run_result import Measure, Outcome
-from latdoctor.report.fit_to_screen import HEIGHT, WIDTH, Line, Rank, fitted, sentence_lines
+from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import (
     P99,
     change_of,
@@ -26,7 +26,7 @@ from latdoctor.report.remediation_plan import (
     whole,
 )
 from latdoctor.report.run_summary import RunSummary, StepState, StepSummary
-from latdoctor.report.text_utils import wrapped
+from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.sanitize import clean
 from latdoctor.sanitize import fitted as fitted_text
 from latdoctor.units import format_value

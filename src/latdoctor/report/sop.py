@@ -13,7 +13,7 @@ from rich.text import Text
 from latdoctor.incident.sop.clock import StageState, StageStatus
 from latdoctor.incident.status import AttemptedRun, IncidentStatus
 from latdoctor.report.remediation_details import clock as clock_of
-from latdoctor.report.text_utils import command_lines
+from latdoctor.report.text_utils import WIDTH, command_lines
 from latdoctor.sanitize import clean, counted, fitted
 from latdoctor.units import elapsed, percent
 
@@ -23,8 +23,8 @@ _STYLE = {
     StageStatus.UNMET: "",
     StageStatus.UNKNOWN: "bold magenta",
 }
-_WIDTH, _LABEL = 80, 8  # columns of the screen, and of the labels of the short answer
-_COLUMNS = _WIDTH - _LABEL - 1
+_LABEL = 8  # columns of the labels of the short answer
+_COLUMNS = WIDTH - _LABEL - 1
 _MOST, _STAGES = 4, 5  # lines of each kind, and open stages; the documents have all
 _WIDE = 200  # characters of an external text
 _LONG = 500  # of a message with a path in it
@@ -62,13 +62,13 @@ def _headline(status: IncidentStatus) -> Iterator[RenderableType]:
         yield Text(f"OPEN{lasted}  ", style="bold").append_text(deadline(status))
     else:
         yield Text(f"CLOSED as {clean(status.outcome, 40)} after{lasted or ' an unknown time'}", style="bold green")
-    yield Text(fitted(status.title, _WIDTH))
+    yield Text(fitted(status.title, WIDTH))
     began = (
         f"began {moment(status.began)} UTC{_clock(status)}" if status.clock else f"opened {moment(status.began)} UTC"
     )
-    yield Text(fitted(f"{status.incident}  {began}", _WIDTH), style="dim")
+    yield Text(fitted(f"{status.incident}  {began}", WIDTH), style="dim")
     if status.clock_note:
-        yield Text(fitted(f"opening time used: {clean(status.clock_note, _WIDE)}", _WIDTH), style="dim")
+        yield Text(fitted(f"opening time used: {clean(status.clock_note, _WIDE)}", WIDTH), style="dim")
 
 
 def _clock(status: IncidentStatus) -> str:
@@ -150,7 +150,7 @@ def ending(run: AttemptedRun) -> str:
 
 def _next(status: IncidentStatus) -> Iterator[RenderableType]:
     """The next command, broken before an option where it is longer than a line, and the reason."""
-    first, *rest = command_lines(clean(status.next.command, 600), _WIDTH - _LABEL - 2)
+    first, *rest = command_lines(clean(status.next.command, 600), WIDTH - _LABEL - 2)
     yield Text(f" Next    {first}", style="bold")
     yield from (Text(f"           {line}", style="bold", overflow="ignore", no_wrap=True) for line in rest)
     yield Padding(Text(clean(status.next.why, _WIDE), style="dim"), (0, 0, 0, _LABEL + 1))

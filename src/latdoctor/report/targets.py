@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass
 from rich.console import Console
 
 from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, MonitoringServer, watched
-from latdoctor.report.fit_to_screen import WIDTH, Line, Rank, print_lines, sentence_lines
+from latdoctor.report.fit_to_screen import Line, Rank, print_lines, sentence_lines
 from latdoctor.report.fit_to_screen import fitted as fit
 from latdoctor.report.preflight import LIMIT_LINE, command_line
-from latdoctor.report.text_utils import command_lines, print_json
+from latdoctor.report.text_utils import WIDTH, command_lines, print_json
 from latdoctor.sanitize import clean, counted, fitted
 
 _ROWS = 12  # configured targets and servers on the default screen

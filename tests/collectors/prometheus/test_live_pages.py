@@ -12,7 +12,6 @@ import pytest
 
 from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.prometheus import COLLECTOR, scrape
-from latdoctor.collectors.prometheus import scrape as watch
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 from tests.collectors.prometheus.serving import FakeClock, page, served
@@ -75,7 +74,7 @@ def test_the_same_artifacts_in_any_order_give_the_same_evidence() -> None:
     assert COLLECTOR.parse(collected.artifacts) == COLLECTOR.parse(tuple(reversed(collected.artifacts)))
 
 
-@pytest.mark.parametrize(("window", "pages"), [(0.0, 1), (0.5, 2), (2.0, 3), (3600.0, watch.MAX_PAGES)])
+@pytest.mark.parametrize(("window", "pages"), [(0.0, 1), (0.5, 2), (2.0, 3), (3600.0, scrape.MAX_PAGES)])
 def test_the_number_of_pages_is_bounded(window: float, pages: int) -> None:
     clock = FakeClock()
     with served(page(lambda: triton(1, 1, 0))) as url:
@@ -85,7 +84,7 @@ def test_the_number_of_pages_is_bounded(window: float, pages: int) -> None:
 
 
 def test_of_large_pages_only_the_first_and_the_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch, "MAX_PAGE_BETWEEN", 50)
+    monkeypatch.setattr(scrape, "MAX_PAGE_BETWEEN", 50)
     with served(page(lambda: triton(1, 1, 0))) as url:
         collected = COLLECTOR.collect(CollectRequest(servers=(url,), window=10.0), FakeClock())
     assert [artifact.taken_at for artifact in collected.artifacts] == [1000.0, 1010.0]

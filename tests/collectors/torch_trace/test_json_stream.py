@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.torch_trace import COLLECTOR, json_stream
-from latdoctor.collectors.torch_trace import json_stream as trace_bytes
 from latdoctor.collectors.torch_trace.events import TraceEvent
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
 from latdoctor.errors import SourceError
@@ -224,7 +223,7 @@ def test_compression_is_told_by_the_content_not_by_the_name(
 def test_more_bytes_than_the_limit_are_refused() -> None:
     bomb = gzip.compress(b" " * 100_000)
     with pytest.raises(SourceError, match="more than the"):
-        trace_bytes.StreamBuffer(trace_bytes.DecompressedSource(bomb, "bomb", limit=50_000), 1000).fill(100_000)
+        json_stream.StreamBuffer(json_stream.DecompressedSource(bomb, "bomb", limit=50_000), 1000).fill(100_000)
 
 
 def test_a_file_that_is_gone_is_a_source_error(tmp_path: Path) -> None:

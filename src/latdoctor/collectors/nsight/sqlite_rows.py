@@ -324,14 +324,6 @@ def count(export: SqliteExport, table: str) -> int:
     return sum(1 for _ in export.rows(table, ("start",))) if table in export.tables else 0
 
 
-def capture_settings(export: SqliteExport) -> Mapping[str, str]:
-    """How the capture was set up (META_DATA_CAPTURE), as far as it is recorded."""
-    if not export.has("META_DATA_CAPTURE", "name", "value"):
-        return {}
-    rows = export.rows("META_DATA_CAPTURE", ("name", "value"), limit=2000)
-    return {name: value for name, value in rows if isinstance(name, str) and isinstance(value, str)}
-
-
 def began(export: SqliteExport) -> float | None:
     """When the capture began, unix seconds: what the times of its rows count from."""
     table = "TARGET_INFO_SESSION_START_TIME"

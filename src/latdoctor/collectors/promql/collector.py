@@ -50,10 +50,6 @@ _READ = (query_plan.FOUND, query_plan.NAMES, query_plan.LAST, query_plan.GROWTH,
 _MAX_PLAN = 4 << 20
 
 
-def _is_requested(request: CollectRequest) -> bool:
-    return request.prometheus is not None
-
-
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Query which targets and samples exist, then their values. A failed query is a gap; the others continue."""
     del clock  # the server's own times apply: from `since` to `until`

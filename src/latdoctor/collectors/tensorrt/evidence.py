@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from latdoctor.collectors.tensorrt import NAME, engine
-from latdoctor.collectors.tensorrt import engine as judged
 from latdoctor.collectors.tensorrt.engine import EngineFiles, LayerShare, SourcedValue
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject, Value
 from latdoctor.gap_code import GapCode
@@ -65,7 +64,7 @@ def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         return
     found, artifact = files.layers
     count = len(found.listed)
-    bits = judged.narrowest(found.listed)
+    bits = engine.narrowest(found.listed)
     yield writer.reading("engine.layers", float(count), artifact, "Layers")
     if size := engine.first_input(files):
         yield writer.reading("engine.input", size, artifact, "Bindings")

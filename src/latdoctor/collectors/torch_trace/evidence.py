@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from latdoctor.collectors.torch_trace import readings as gpu_readings
-from latdoctor.collectors.torch_trace import readings as host_readings
+from latdoctor.collectors.torch_trace import readings
 from latdoctor.collectors.torch_trace.readings import SHOWN, ReadingWriter
 from latdoctor.collectors.torch_trace.summary import TraceSummary
 from latdoctor.evidence.model import Evidence, Gap, Reading, Subject, Window
@@ -41,26 +40,26 @@ _RECORD_LONGER = "record 3 s of a process that has already served requests"
 # The clock of a trace is unix time or counts from a base; anything else is not between these (2001 and 2096).
 _UNIX = (1e9, 4e9)
 _PARTS = (
-    gpu_readings.kernels,
-    gpu_readings.gaps,
-    gpu_readings.launches,
-    gpu_readings.delays,
-    gpu_readings.steps,
-    host_readings.allocations,
-    host_readings.start,
-    host_readings.syncs,
-    gpu_readings.copies,
-    gpu_readings.whose_time,
-    host_readings.compiles,
-    host_readings.failures,
+    readings.kernels,
+    readings.gaps,
+    readings.launches,
+    readings.delays,
+    readings.steps,
+    readings.allocations,
+    readings.start,
+    readings.syncs,
+    readings.copies,
+    readings.whose_time,
+    readings.compiles,
+    readings.failures,
 )
 
 
 def evidence(summary: TraceSummary, subject: str, artifact: str, base: float | None) -> Evidence:
     """What `summary` says of `subject` (`trace/NAME`); `base` is what its times count from, unix seconds."""
     writer = ReadingWriter(subject, artifact, _window(summary, base))
-    readings = [reading for part in (_shape, *_PARTS) for reading in part(summary, writer)]
-    return Evidence(subjects=(Subject(subject),), readings=tuple(readings), gaps=tuple(_gaps(summary, writer)))
+    found = [reading for part in (_shape, *_PARTS) for reading in part(summary, writer)]
+    return Evidence(subjects=(Subject(subject),), readings=tuple(found), gaps=tuple(_gaps(summary, writer)))
 
 
 def _window(summary: TraceSummary, base: float | None) -> Window:

@@ -63,10 +63,6 @@ class StageState(Struct, frozen=True):
         """Whether it is met, on time or late."""
         return self.met_at is not None
 
-    @property
-    def overdue(self) -> bool:
-        return self.status == StageStatus.LATE and not self.done
-
 
 def stage_states(sop: Sop, incident: Incident, now: Moment | None = None) -> tuple[StageState, ...]:
     """State of every stage at `now`; without it, at the last entry.
