@@ -13,7 +13,7 @@ from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.urls import server, servers_name
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import CollectRequest
-from latdoctor.collectors.pipes import is_stream, shown_name
+from latdoctor.collectors.pipes import display, is_stream, shown_name
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.baseline import load as load_baseline
@@ -57,12 +57,13 @@ def named_sources(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
         *(Source("prometheus", server(url).display) for url in request.servers),
         *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
         *([Source("promql", request.prometheus.access.url)] if request.prometheus else []),
-        *(Source("torch_trace", clean(str(path))) for path in request.traces),
-        *(Source("nsight", clean(str(path))) for path in request.nsight),
-        *(Source("tensorrt", clean(str(path))) for path in request.tensorrt),
-        *(Source("torch_memory", clean(str(path))) for path in request.torch_memory),
-        *(Source("logs", clean(_called(path, str(path)))) for path in request.logs),
-        *(Source("changes", clean(_called(path, str(path)))) for path in request.changes),
+        *(Source("torch_trace", clean(display(path))) for path in request.traces),
+        *(Source("nsight", clean(display(path))) for path in request.nsight),
+        *(Source("tensorrt", clean(display(path))) for path in request.tensorrt),
+        *(Source("torch_memory", clean(display(path))) for path in request.torch_memory),
+        *(Source("logs", clean(display(path))) for path in request.logs),
+        *(Source("documents", clean(display(path))) for path in request.documents),
+        *(Source("changes", clean(display(path))) for path in request.changes),
         *([Source("host")] if request.pid is not None else []),
         *([Source("nvml"), Source("host")] if nvml else []),  # `--nvml` observes this machine
     )
@@ -320,6 +321,7 @@ def _request(sources: SourceOptions, settings: TargetSettings, window: float) ->
         tensorrt=sources.tensorrt or settings.tensorrt,
         torch_memory=sources.torch_memory or settings.torch_memory,
         logs=sources.log or settings.log,
+        documents=sources.document,
         log_pattern=_pattern(sources, settings),
         changes=sources.changes or settings.changes,
         pid=sources.pid,

@@ -55,8 +55,13 @@ Between = Annotated[
 @options.source_options()
 def diagnose_command(
     *,
-    bundle: Annotated[
-        Path | None, typer.Argument(metavar="BUNDLE", readable=False, help="A bundle that `latdoctor collect` wrote.")
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="FILE…",
+            readable=False,
+            help="A bundle of `latdoctor collect`, or files of any kind, each recognised by content; - is stdin.",
+        ),
     ] = None,
     sources: SourceOptions,
     rules: options.Rules = None,
@@ -91,9 +96,14 @@ def diagnose_command(
     belongs = IncidentSelector(incident or "", no_incident)
     check_selector(belongs)
     how = _DiagnoseOptions(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
-    if watch:
-        raise typer.Exit(_watch(bundle, sources, rules or [], how))
-    raise typer.Exit(_once(bundle, sources, rules or [], how))
+    run = _watch if watch else _once
+    if not files:
+        raise typer.Exit(run(None, sources, rules or [], how))
+    from latdoctor.cli.named_files import sorted_files
+
+    with sorted_files(files, sources) as named:
+        code = run(named.bundle, named.sources, rules or [], how)
+    raise typer.Exit(code)
 
 
 @dataclass(frozen=True, slots=True)

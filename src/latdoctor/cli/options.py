@@ -54,6 +54,9 @@ class SourceOptions:
         help="A memory snapshot (.pickle) or memory_stats (.json) of torch.cuda.",
     )
     log: tuple[Path, ...] = _option("--log", metavar="FILE", help="A driver, application or access log.")
+    document: tuple[Path, ...] = _option(
+        "--document", metavar="FILE", help="Output of a command, result of a load test or export, as text."
+    )
     prometheus: str = _option("--prometheus", default="", metavar="URL", help="A Prometheus server, for its history.")
     select: str = _option(
         "--select", default="", metavar="MATCHERS", help="Which of its series, such as '{job=\"vllm\"}'."
@@ -107,7 +110,7 @@ class SourceOptions:
     def files(self) -> tuple[Path, ...]:
         """Every named file, metrics pages first."""
         captures = (*self.trace, *self.nsys, *self.tensorrt, *self.torch_memory)
-        return (*self.metrics, *captures, *self.log, *self.changes)
+        return (*self.metrics, *captures, *self.log, *self.document, *self.changes)
 
     @property
     def any_source(self) -> bool:

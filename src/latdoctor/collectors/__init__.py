@@ -3,6 +3,7 @@
 from latdoctor.collectors import (
     access_log,
     changes,
+    documents,
     host,
     logs,
     nsight,
@@ -28,4 +29,5 @@ COLLECTORS: tuple[Collector, ...] = (
     logs.COLLECTOR,
     access_log.COLLECTOR,
     changes.COLLECTOR,
+    documents.COLLECTOR,
 )

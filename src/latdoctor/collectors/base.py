@@ -69,6 +69,7 @@ class CollectRequest:
     tensorrt: tuple[Path, ...] = ()  # outputs of trtexec; several engines are compared
     torch_memory: tuple[Path, ...] = ()  # memory_stats and snapshots of PyTorch's allocator
     logs: tuple[Path, ...] = ()
+    documents: tuple[Path, ...] = ()  # output of commands, results of load tests, exports, as text
     prometheus: PrometheusServer | None = None
     log_pattern: str = ""  # format of the access log lines among `logs`; empty: one of the common formats
     past: TimeRange | None = None  # the requested time range of the logs; None: all of it

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from latdoctor.collectors import pipes
 from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
@@ -113,7 +113,7 @@ def file_reader(
         own = finder()
         name = own.source
         artifacts = tuple(
-            Artifact(f"{name}/{one.name}", name, one.group, clean(str(one.path)), clock.now(), one.path)
+            Artifact(f"{name}/{one.name}", name, one.group, clean(pipes.display(one.path)), clock.now(), one.path)
             for one in named(own, paths(request))
         )
         return CollectResult(artifacts, tuple(own.gaps))
@@ -134,85 +134,3 @@ def unique_name(name: str, taken: Iterable[str]) -> str:
     while found in known:
         found, number = f"{name}-{number}", number + 1
     return found
-
-
-_SNIFFED_BYTES = 128 << 10  # bytes read to recognise a kind
-_TRIED = 60  # lines
-_MOST = 0.6  # share of lines that must have a timestamp for a log
-_GZIP = b"\x1f\x8b"
-
-_TRACE = re.compile(rb'"traceEvents"\s*:|\A\s*\[\s*\{[^{}]{0,400}"ph"\s*:\s*"')
-_MEMORY_STATS = re.compile(rb'"(?:allocated|reserved|active)_bytes(?:\.all\.current)?"\s*:')
-_ENGINE = re.compile(rb'"Layers"\s*:\s*\[|"averageMs"\s*:|"(?:startComputeMs|startEnqMs|enqMs)"\s*:|&&&& \w+ TensorRT')
-_TABLE = re.compile(
-    rb'^"?(?:Type"?,"?)?(?:Time ?\(%\)|Start ?\(ns\)|Start|Total \(MB\))"?,"?[^\r\n]{0,400}\b(?:Name|Operation)"?\s*$',
-    re.MULTILINE,
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FileKind:
-    """A recognisable kind of file; `readers` are the collectors that accept it, `advice` says how to pass it."""
-
-    what: str
-    readers: tuple[str, ...]
-    advice: str
-    fits: Callable[[bytes], object]
-
-
-def _log(head: bytes) -> bool:
-    from latdoctor.collectors.access_log.collector import recognise
-    from latdoctor.collectors.logs import line_prefix
-
-    if recognise(head).access_log:
-        return True
-    lines = [line_prefix.parse(line_prefix.clean_line(raw), 0.0) for raw in head.splitlines()[:_TRIED] if raw.strip()]
-    timestamped = sum(line.time is not None or line.uptime is not None for line in lines)
-    return bool(lines) and timestamped >= _MOST * len(lines)
-
-
-def _metrics(head: bytes) -> bool:
-    from latdoctor.collectors.logs import formats
-
-    return formats.is_metrics([line.strip() for line in head.splitlines()[:_TRIED] if line.strip()])
-
-
-FILE_KINDS = (
-    FileKind("an SQLite database, as nsys exports and nvprof writes", ("nsight",), "give it with --nsys FILE",
-         lambda head: head.startswith(b"SQLite format 3\0")),
-    FileKind("a report of Nsight Systems", ("nsight",), "nsys export --type sqlite FILE, and give that with --nsys",
-         lambda head: b"NVIDIA Nsight Systems" in head[:64]),
-    FileKind("a bundle", (), "diagnose it by itself: latdoctor diagnose FILE",
-         lambda head: head.startswith(b"\x28\xb5\x2f\xfd")),
-    FileKind("a pickle, as torch's memory snapshots are", ("torch_memory",), "give it with --torch-memory FILE",
-         re.compile(rb"\A\x80[\x02-\x05]").match),
-    FileKind("a profiler's trace", ("torch_trace",), "give it with --trace FILE", _TRACE.search),
-    FileKind("torch's memory_stats", ("torch_memory",), "give it with --torch-memory FILE", _MEMORY_STATS.search),
-    FileKind("what trtexec writes of an engine", ("tensorrt",), "give it with --tensorrt FILE", _ENGINE.search),
-    FileKind("a metrics page", ("prometheus",), "give it with --metrics FILE", _metrics),
-    FileKind("a table of nsys stats or nvprof", ("nsight",), "give it with --nsys FILE", _TABLE.search),
-    FileKind("a log", ("logs", "access_log", "tensorrt"), "give it with --log FILE", _log),
-)  # fmt: skip
-
-
-def wrong_option_hint(artifact: Artifact, reader: str) -> str:
-    """Return which option `artifact` belongs to if not to `reader`, the collector that failed to parse it; else ""."""
-    head = _head(artifact.content)
-    kind = next((one for one in FILE_KINDS if one.fits(head)), None) if head else None
-    if kind is None or reader in kind.readers:
-        return ""
-    return f"it looks like {kind.what}: {kind.advice}"
-
-
-def _head(content: bytes | Path) -> bytes:
-    """Return the beginning of a file, unpacked; empty if unreadable (its collector has reported that already)."""
-    try:
-        raw = content[:_SNIFFED_BYTES] if isinstance(content, bytes) else _beginning(content)
-        return zlib.decompressobj(wbits=31).decompress(raw, _SNIFFED_BYTES) if raw.startswith(_GZIP) else raw
-    except (OSError, zlib.error):
-        return b""
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(_SNIFFED_BYTES)

@@ -15,6 +15,7 @@ from pathlib import Path
 from latdoctor.errors import SourceError
 
 STDIN = Path("-")  # stands for standard input on the command line
+MAX_SPOOLED = 1 << 30  # bytes of a stream that is copied to a file
 _CHUNK = 1 << 16
 # A writer that never ends (journalctl -f) is read for this many timeouts; the runner abandons a collector after more.
 _PATIENCE = 3
@@ -40,6 +41,26 @@ def is_stream(path: Path) -> bool:
 def shown_name(path: Path) -> str:
     """Display name of a stream."""
     return "stdin" if path == STDIN else f"pipe-{path.name}"
+
+
+_SPOOLED: dict[Path, str] = {}
+
+
+def spool(path: Path, folder: Path, timeout: float) -> Path:
+    """Copy a stream to a file in `folder`, so that its kind can be recognised before it is read.
+
+    Raises SourceError as read_stream does.
+    """
+    name = shown_name(path)
+    copy = folder / name
+    copy.write_bytes(read_stream(path, timeout, MAX_SPOOLED, MAX_SPOOLED).content)
+    _SPOOLED[copy] = name
+    return copy
+
+
+def display(path: Path) -> str:
+    """How a file or stream is called in evidence and messages: its path, or `stdin` for what was piped in."""
+    return shown_name(path) if is_stream(path) else _SPOOLED.get(path, str(path))
 
 
 def read_stream(path: Path, timeout: float, keep: int, most: int) -> StreamContent:

@@ -127,7 +127,7 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
     try:
         return collector.parse(group)
     except SourceError as error:
-        from latdoctor.collectors.input_files import wrong_option_hint
+        from latdoctor.collectors.file_kinds import wrong_option_hint
 
         where = error.where or group[0].source
         gap = Gap(

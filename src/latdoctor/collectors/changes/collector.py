@@ -162,7 +162,7 @@ def collect(request: CollectRequest, clock: Clock, root: Path = Path("/")) -> Co
     for number, path in enumerate(request.changes, 1):
         is_stream = pipes.is_stream(path)
         name = pipes.shown_name(path) if is_stream else path.name
-        source = clean(name if is_stream else str(path))
+        source = clean(pipes.display(path))
         try:
             content = _read(path, request.timeout, is_stream=is_stream)
         except SourceError as error:

@@ -77,7 +77,7 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
     kinds: list[access_log.LogContent] = []
     for path in request.logs:
         name = pipes.shown_name(path) if pipes.is_stream(path) else path.name
-        source = clean(name if pipes.is_stream(path) else str(path))
+        source = clean(pipes.display(path))
         try:
             raw = _read(path, request.timeout)
             kind = access_log.recognise(raw.content, request.log_pattern)

@@ -53,10 +53,11 @@ RATES = frozenset({"gpu.ecc.uncorrectable_rate", "gpu.pcie.replay_rate", "gpu.nv
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What the samples say. Raises SourceError where the record is damaged."""
-    return Evidence.merge(_parse(read_record(artifact), artifact.name) for artifact in artifacts)
+    return Evidence.merge(record_evidence(read_record(artifact), artifact.name) for artifact in artifacts)
 
 
-def _parse(record: NvmlRecord, artifact: str) -> Evidence:
+def record_evidence(record: NvmlRecord, artifact: str) -> Evidence:
+    """What the samples of `record` show; `artifact` names it."""
     samples: dict[int, list[GpuSample]] = {device.index: [] for device in record.devices}
     for sample in record.samples:
         samples[sample.index].append(sample)

@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.input_files import FILE_KINDS, wrong_option_hint
+from latdoctor.collectors.file_kinds import FileKind, by_kind, wrong_option_hint
 from latdoctor.evidence.bundle import Artifact
 from tests.cli.running import diagnosed, run
 from tests.collectors.torch_trace.synthetic_traces import document, launched
@@ -33,7 +32,7 @@ TABLE = b"Time (%),Total Time (ns),Num Calls,Avg (ns),Name\n65.1,1417580893,293,
 ENGINE = json.dumps({"Layers": ["a", "b"], "Bindings": []}).encode()
 STATS = json.dumps({"allocated_bytes.all.current": 5, "num_ooms": 0}).encode()
 WRONG = [
-    ("--nsys", TRACE, "a profiler's trace", "--trace"),
+    ("--nsys", TRACE, "a profiler trace", "--trace"),
     ("--nsys", PAGE, "a metrics page", "--metrics"),
     ("--nsys", LOG, "a log", "--log"),
     ("--trace", PAGE, "a metrics page", "--metrics"),
@@ -42,12 +41,12 @@ WRONG = [
     ("--trace", b"database", "an SQLite database", "--nsys"),
     ("--trace", b"\x80\x04\x95\x05", "a pickle", "--torch-memory"),
     ("--trace", ACCESS, "a log", "--log"),
-    ("--tensorrt", TRACE, "a profiler's trace", "--trace"),
-    ("--torch-memory", TRACE, "a profiler's trace", "--trace"),
-    ("--torch-memory", ENGINE, "what trtexec writes", "--tensorrt"),
-    ("--metrics", TRACE, "a profiler's trace", "--trace"),
+    ("--tensorrt", TRACE, "a profiler trace", "--trace"),
+    ("--torch-memory", TRACE, "a profiler trace", "--trace"),
+    ("--torch-memory", ENGINE, "output of trtexec", "--tensorrt"),
+    ("--metrics", TRACE, "a profiler trace", "--trace"),
     ("--metrics", LOG, "a log", "--log"),
-    ("--log", gzip.compress(TRACE), "a profiler's trace", "--trace"),
+    ("--log", gzip.compress(TRACE), "a profiler trace", "--trace"),
     ("--log", PAGE, "a metrics page", "--metrics"),
     ("--changes", STATS, "torch's memory_stats", "--torch-memory"),
     ("--changes", TABLE, "a table of nsys stats", "--nsys"),
@@ -63,7 +62,7 @@ def test_the_error_says_what_it_looks_like_and_which_option_to_use(
     outcome = run(["diagnose", option, str(path)])
     assert (outcome.code, outcome.out) == (1, "")
     assert f"next: it looks like {what}" in outcome.err
-    assert f"give it with {own} FILE" in outcome.err
+    assert f"pass it with {own} FILE" in outcome.err
 
 
 def test_beside_another_source_it_stands_with_the_gap(tmp_path: Path) -> None:
@@ -85,8 +84,18 @@ def test_what_is_damaged_or_unknown_keeps_its_own_advice(option: str, content: b
     assert "it looks like" not in outcome.err
 
 
-def test_every_reader_is_a_collector() -> None:
-    assert {reader for kind in FILE_KINDS for reader in kind.readers} <= {collector.name for collector in COLLECTORS}
+def test_a_file_of_every_kind_is_recognised_and_read_without_an_option(tmp_path: Path) -> None:
+    contents = {
+        "a": (TRACE, FileKind.TRACE), "b": (PAGE, FileKind.METRICS), "c": (LOG, FileKind.LOG),
+        "d": (ACCESS, FileKind.LOG), "e": (TABLE, FileKind.NSIGHT), "f": (ENGINE, FileKind.TENSORRT),
+        "g": (STATS, FileKind.TORCH_MEMORY), "h": (b"\x28\xb5\x2f\xfd..", FileKind.BUNDLE),
+        "i": (b"NVIDIA Tegra Profiler Report\0", FileKind.NSIGHT_REPORT), "j": (b"hello", FileKind.DOCUMENT),
+        "k": (gzip.compress(PAGE), FileKind.METRICS),
+    }  # fmt: skip
+    for name, (content, _) in contents.items():
+        (tmp_path / name).write_bytes(content)
+    found = {path.name: kind for kind, paths in by_kind(sorted(tmp_path.iterdir())).items() for path in paths}
+    assert found == {name: kind for name, (_, kind) in contents.items()}
 
 
 @given(st.binary(max_size=300))

@@ -1,0 +1,87 @@
+"""Read a text file of command output and exports: split it, read each part, join what the parts show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from latdoctor.collectors.base import Availability, SourceAvailability
+from latdoctor.collectors.documents import NAME
+from latdoctor.collectors.documents.formats import FORMATS, WHOLE
+from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split
+from latdoctor.collectors.documents.text_format import Section
+from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
+from latdoctor.collectors.logs.collector import parse as parse_log
+from latdoctor.collectors.logs.formats import decoded
+from latdoctor.collectors.logs.patterns import FACT_HINTS
+from latdoctor.errors import SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence, Gap, Origin
+from latdoctor.gap_code import GapCode
+
+MAX_READ = 64 << 20  # bytes of one file
+_HEAD = 128 << 10
+
+
+def parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """What the files show. Raises SourceError for one in which nothing is recognised."""
+    return Evidence.merge(_file(artifact) for artifact in artifacts)
+
+
+def _file(artifact: Artifact) -> Evidence:
+    text = decoded(artifact.read(MAX_READ)).decode("utf-8", "replace")
+    whole = next((one for one in WHOLE if one.begins.search(text, 0, _HEAD)), None)
+    lines = [] if whole else cleaned_lines(text)
+    parts = [Part(whole, (text,), 1)] if whole else list(split(lines, FORMATS))
+    found = [evidence for part in parts for evidence in _part(part, artifact)]
+    if not found:
+        raise SourceError("nothing in it is recognised", where=artifact.source)
+    return Evidence.merge(found)
+
+
+def _part(part: Part, artifact: Artifact) -> Iterator[Evidence]:
+    """What one part shows; one that is damaged is a gap, prose shows nothing."""
+    if part.format is None:
+        yield from _log(part, artifact)
+        return
+    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.taken_at)
+    try:
+        yield part.format.read(section)
+    except ValueError as error:
+        reason = f"{artifact.source}: {part.format.title} from line {part.first_line} could not be read: {error}"
+        origin = Origin(artifact.name, f"line {part.first_line}")
+        yield Evidence(
+            gaps=(Gap(NAME, reason, tuple(sorted(part.format.provides)), origin=origin, code=GapCode.UNREADABLE),)
+        )
+
+
+def _log(part: Part, artifact: Artifact) -> Iterator[Evidence]:
+    """The events of log lines between other parts. Such an extract never counts as searched."""
+    content = part.text.encode()
+    if not FACT_HINTS.search(content):
+        return
+    log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.taken_at, content)
+    found = parse_log([log])
+    yield Evidence(subjects=found.subjects, events=found.events, readings=found.readings)
+
+
+def _named(finder: FileFinder, paths: tuple[Path, ...]) -> Iterator[NamedFile]:
+    taken: list[str] = []
+    for file in finder.files(paths):
+        name = unique_name(safe_name(file.path.name, "document"), taken)
+        taken.append(name)
+        yield NamedFile(file.path, name, name)
+
+
+READER = file_reader(
+    lambda: FileFinder(NAME, (), ("",), "name the files one by one"),
+    paths=lambda request: request.documents,
+    named=_named,
+    parse=parse,
+    availability=SourceAvailability(
+        "output of commands and load tests",
+        Availability.IF_GIVEN,
+        "nvidia-smi, kubectl, load test results and exports of other tools, as text",
+        "nvidia-smi -q > gpu.txt, then latdoctor diagnose gpu.txt",
+    ),
+)

@@ -1,0 +1,78 @@
+"""Split a text into parts of one format each: command output, results, logs, and prose between them. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from latdoctor.collectors.documents.text_format import TextFormat
+from latdoctor.collectors.logs import line_prefix
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_QUOTE = re.compile(r"(?:>\s?){1,5}")
+_PROMPT = re.compile(r"(?:[\w.@:~/()\[\] -]{0,80})?[$#%] ?\S|```")
+_QUOTED_SHARE = 0.9  # of the non-empty lines, so that `>` is taken for quoting
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Lines of one format; `format` is None for log lines and prose. `first_line` counts from 1."""
+
+    format: TextFormat | None
+    lines: tuple[str, ...]
+    first_line: int
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+
+def cleaned_lines(text: str) -> list[str]:
+    """The lines of `text` without colours, carriage returns and, where all of it is quoted, quote marks."""
+    lines = [_COLOUR.sub("", line).rstrip("\r") for line in text.split("\n")]
+    filled = [line for line in lines if line.strip()]
+    if filled and sum(line.startswith(">") for line in filled) >= _QUOTED_SHARE * len(filled):
+        lines = [_QUOTE.sub("", line, count=1) if line.startswith(">") else line for line in lines]
+    return lines
+
+
+def split(lines: Sequence[str], formats: Sequence[TextFormat]) -> Iterator[Part]:
+    """The parts in their order. Lines before the first, and those that interrupt a part, have no format."""
+    current: TextFormat | None = None
+    begun = 0
+    for number, line in enumerate(lines):
+        found = next((one for one in formats if one.begins.search(line)), None)
+        if found is None and (current is None or not _ends(current, line)):
+            continue
+        if found is not None and found is current and not _separates(lines, number):
+            continue  # a repeated heading within one part
+        if number > begun:
+            yield from _part(current, lines, begun, number)
+        current, begun = found, number
+    yield from _part(current, lines, begun, len(lines))
+
+
+def _part(form: TextFormat | None, lines: Sequence[str], begun: int, end: int) -> Iterator[Part]:
+    if begun == end:
+        return
+    part = Part(form, tuple(lines[begun:end]), begun + 1)
+    if form is not None and form.confirms is not None and not form.confirms.search(part.text):
+        part = Part(None, part.lines, part.first_line)
+    yield part
+
+
+def _separates(lines: Sequence[str], number: int) -> bool:
+    """Whether a command or an empty line stands before line `number`: its heading begins a second output."""
+    before = lines[number - 1] if number else ""
+    return not before.strip() or _PROMPT.match(before) is not None
+
+
+def _ends(current: TextFormat, line: str) -> bool:
+    """Whether `line` cannot belong to a part of `current`: a prompt, a fence or a line of a log."""
+    if line.startswith(("$ ", "```")):
+        return True
+    if current.contains_times or not line[:1].strip():
+        return False
+    parsed = line_prefix.parse(line[: line_prefix.MAX_LINE], 0.0)
+    return parsed.time is not None or parsed.writer == line_prefix.KERNEL

@@ -1,0 +1,48 @@
+"""What a format of text is: how it is recognised, which lines belong to it, and how a part of it is read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from latdoctor.evidence.model import Evidence, Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a text file in one format: `text` without quoting and colours, from line `first_line` (1 is the first).
+
+    `taken_at` is when the file was read, unix seconds UTC: it supplies what times in the text leave out.
+    """
+
+    text: str
+    first_line: int
+    artifact: str
+    source: str
+    taken_at: float
+
+    def origin(self, line: int = 0, place: str = "") -> Origin:
+        """The origin of something in line `line` of the section (0 is its first) or at a named place in it."""
+        return Origin(self.artifact, place or f"line {self.first_line + line}")
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """A format of text.
+
+    `begins` matches a line with which a part in this format begins. A part ends before a line that begins another, or
+    at a line of a log where `contains_times` is false. `confirms` is searched in the whole part; None where the first
+    line is proof enough. `whole`: the file is one document (JSON, XML, CSV) and is never split; `begins` is then
+    searched in its first 128 KiB.
+    `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
+    """
+
+    name: str  # for programs: `nvidia-smi-q`
+    title: str  # for people: `nvidia-smi -q`
+    begins: re.Pattern[str]
+    read: Callable[[Section], Evidence]
+    provides: frozenset[str]
+    confirms: re.Pattern[str] | None = None
+    whole: bool = False
+    contains_times: bool = False
