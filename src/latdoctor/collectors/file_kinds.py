@@ -54,9 +54,9 @@ class _Test:
 def _is_log(head: bytes) -> bool:
     from latdoctor.collectors.access_log.collector import recognise as recognise_access_log
     from latdoctor.collectors.logs import line_prefix
-    from latdoctor.collectors.logs.patterns import FACT_HINTS
+    from latdoctor.collectors.logs.line_kinds import CANDIDATE
 
-    if recognise_access_log(head).access_log or FACT_HINTS.search(head):
+    if recognise_access_log(head).access_log or CANDIDATE.search(head):
         return True
     lines = [line_prefix.parse(line_prefix.clean_line(raw), 0.0) for raw in head.splitlines()[:_TRIED] if raw.strip()]
     timestamped = sum(line.time is not None or line.uptime is not None for line in lines)

@@ -13,7 +13,7 @@ from latdoctor.collectors.documents.text_format import Section
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.logs.collector import parse as parse_log
 from latdoctor.collectors.logs.formats import decoded
-from latdoctor.collectors.logs.patterns import FACT_HINTS
+from latdoctor.collectors.logs.line_kinds import CANDIDATE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
@@ -58,7 +58,7 @@ def _part(part: Part, artifact: Artifact) -> Iterator[Evidence]:
 def _log(part: Part, artifact: Artifact) -> Iterator[Evidence]:
     """The events of log lines between other parts. Such an extract never counts as searched."""
     content = part.text.encode()
-    if not FACT_HINTS.search(content):
+    if not CANDIDATE.search(content):
         return
     log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.taken_at, content)
     found = parse_log([log])

@@ -37,8 +37,9 @@ from latdoctor.collectors.base import (
 )
 from latdoctor.collectors.logs import NAME, SIGNALS, formats, line_prefix
 from latdoctor.collectors.logs import scanner as log_events
+from latdoctor.collectors.logs.line_kind import LineLocation, LineReader
+from latdoctor.collectors.logs.line_kinds import CANDIDATE, LINE_KINDS
 from latdoctor.collectors.logs.line_prefix import MAX_LINE
-from latdoctor.collectors.logs.patterns import FACT_HINTS
 from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -226,54 +227,76 @@ def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Ev
     content = formats.decoded(artifact.read(limit=2 * MAX_READ))
     form = formats.form_of(content, artifact.source)
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.taken_at) if requested else None)
-    unread = _scan_records(scan, content, artifact) if form == formats.RECORDS else _scan_lines(scan, content, artifact)
+    lines = _Lines(scan, artifact, tuple(kind.reader(artifact) for kind in LINE_KINDS))
+    unread = lines.read_records(content) if form == formats.RECORDS else lines.read(content)
     if not (scan.kernel_lines or scan.application_lines):
         raise SourceError(
             "contains no log line", where=artifact.source, next_step="pass a log that is not empty", code=GapCode.EMPTY
         )
-    found = scan.evidence(complete=not artifact.name.endswith((_PART, _TAIL)) and not unread)
-    if not unread:
-        return found
-    reason = f"{unread} of its JSON records could not be read; they may contain events"
-    gap = _gap(artifact.source, reason, "journalctl --all -o json", GapCode.UNREADABLE)
-    return Evidence.merge([found, Evidence(gaps=(gap,))])
+    complete = not artifact.name.endswith((_PART, _TAIL)) and not unread
+    found = [scan.evidence(complete=complete), *(reader.evidence(complete=complete) for reader in lines.readers)]
+    if unread:
+        reason = f"{unread} of its JSON records could not be read; they may contain events"
+        gap = _gap(artifact.source, reason, "journalctl --all -o json", GapCode.UNREADABLE)
+        found.append(Evidence(gaps=(gap,)))
+    return Evidence.merge(found)
 
 
-def _scan_lines(scan: log_events.LogScanner, content: bytes, artifact: Artifact) -> int:
-    for number, raw in enumerate(io.BytesIO(content), 1):
-        start = raw[:MAX_LINE]
-        worth = FACT_HINTS.search(start) is not None
-        if worth or scan.needs_writers:
-            text, line = formats.line_of(raw[:MAX_RECORD], artifact.taken_at) if worth else _plain(start, artifact)
-            scan.take(log_events.LineLocation(number, text, line), worth)
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Passes the lines of one log to its scanner and to the readers of LINE_KINDS."""
+
+    scan: log_events.LogScanner
+    artifact: Artifact
+    readers: tuple[LineReader, ...]
+
+    def read(self, content: bytes) -> int:
+        """Read a log of plain lines. Returns 0: every line can be read."""
+        scan = self.scan
+        for number, raw in enumerate(io.BytesIO(content), 1):
+            start = raw[:MAX_LINE]
+            if CANDIDATE.search(start):
+                text, line = formats.line_of(raw[:MAX_RECORD], self.artifact.taken_at)
+                self._take(LineLocation(number, text, line), start)
+            elif scan.needs_writers:
+                scan.take(LineLocation(number, *_plain(start, self.artifact)), False)
+            if scan.coverage:
+                scan.coverage.add_line(start, number)
         if scan.coverage:
-            scan.coverage.add_line(start, number)
-    if scan.coverage:
-        scan.coverage.finish()
-    return 0
+            scan.coverage.finish()
+        return 0
+
+    def read_records(self, content: bytes) -> int:
+        """Read a log of JSON records. Returns how many could not be read."""
+        unread = 0
+        for number, raw in enumerate(io.BytesIO(content), 1):
+            if not raw.strip():
+                continue
+            try:
+                if len(raw) > MAX_RECORD:
+                    raise ValueError("record too long")
+                for text, line in formats.lines_of(raw, self.artifact.taken_at):
+                    self._take(LineLocation(number, text, line), line.message.encode("utf-8", "replace"))
+            except ValueError:
+                unread += 1
+        return unread
+
+    def _take(self, at: LineLocation, raw: bytes) -> None:
+        """Pass a line on; `raw` are the bytes that are searched for needles."""
+        at = self.scan.take(at, CANDIDATE.search(raw) is not None)
+        if self.scan.coverage and (
+            at.line.time is None or self.scan.coverage.excludes(at.line.time, earlier_too=False)
+        ):
+            return
+        for kind, reader in zip(LINE_KINDS, self.readers, strict=True):
+            if kind.has_needle(raw):
+                reader.take(at)
 
 
 def _plain(raw: bytes, artifact: Artifact) -> tuple[str, line_prefix.LogLine]:
     """Parse only the prefix of a line."""
     text = line_prefix.clean_line(raw)
     return text, line_prefix.parse(text, artifact.taken_at)
-
-
-def _scan_records(scan: log_events.LogScanner, content: bytes, artifact: Artifact) -> int:
-    """Return how many records could not be read."""
-    unread = 0
-    for number, raw in enumerate(io.BytesIO(content), 1):
-        if not raw.strip():
-            continue
-        try:
-            if len(raw) > MAX_RECORD:
-                raise ValueError("record too long")
-            for text, line in formats.lines_of(raw, artifact.taken_at):
-                worth = FACT_HINTS.search(line.message.encode("utf-8", "replace")) is not None
-                scan.take(log_events.LineLocation(number, text, line), worth)
-        except ValueError:
-            unread += 1
-    return unread
 
 
 READER = SourceReader(collect, parse, preflight)

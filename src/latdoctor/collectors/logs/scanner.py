@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from latdoctor.collectors.logs import (
     CHANGES,
@@ -20,6 +20,7 @@ from latdoctor.collectors.logs import (
     error_codes,
 )
 from latdoctor.collectors.logs import patterns as log_lines
+from latdoctor.collectors.logs.line_kind import LineLocation
 from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.patterns import (
     CudaError,
@@ -54,15 +55,6 @@ _LOG_LIKE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class LineLocation:
-    """A line of a log: its number from 1, its cleaned text, and its parsed form."""
-
-    number: int
-    text: str
-    line: LogLine
-
-
 class LogScanner:
     """Takes the lines of one log in order. Mutable; used by `logs.parse` only.
 
@@ -92,8 +84,8 @@ class LogScanner:
         """It is not yet known that the log holds lines of kernel, of more than the GPU driver, and of applications."""
         return not (self._beyond_driver and self._log_like)
 
-    def take(self, at: LineLocation, worth: bool) -> None:
-        """Process a line; `worth` says whether it contains words of interest."""
+    def take(self, at: LineLocation, worth: bool) -> LineLocation:
+        """Process a line; `worth` says whether it contains words of interest. Returns it with the time found for it."""
         self._note_writer(at.line)
         if self.coverage and worth:
             at = replace(at, line=self.coverage.with_time(at.line))
@@ -102,6 +94,7 @@ class LogScanner:
         if worth:
             for fact in log_lines.parse_facts(at.line):
                 self._take_fact(at, fact)
+        return at
 
     def _note_writer(self, line: LogLine) -> None:
         message = line.message.strip()

@@ -1,0 +1,59 @@
+"""The interface of a kind of log lines, such as an engine's statistics or the requests of one server.
+
+A kind is one module with a `LineKind`, listed in `line_kinds.py`. Only lines with one of its needles reach its reader:
+one search over the raw bytes finds the lines with a needle of any kind, and all other lines are never decoded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+from latdoctor.collectors.logs.line_prefix import LogLine
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence
+
+
+@dataclass(frozen=True, slots=True)
+class LineLocation:
+    """A line of a log: its number from 1, its cleaned text, and its parsed form."""
+
+    number: int
+    text: str
+    line: LogLine
+
+
+class LineReader(Protocol):
+    """Reads the lines of one kind in one log. Mutable; made anew for each log."""
+
+    def take(self, at: LineLocation) -> None:
+        """Read one line that contains a needle. Must not raise, whatever the line is.
+
+        `at.line.message` is the text behind time and carrier, `at.line.time` is unix seconds UTC. With a requested
+        time range, only lines within it are passed on.
+        """
+
+    def evidence(self, *, complete: bool) -> Evidence:
+        """What the lines show. `complete` is false for a log of which only a part could be read."""
+
+
+@dataclass(frozen=True)
+class LineKind:
+    """Lines of one kind. `reader` makes the reader of one log, whose subject is `node/{artifact.group}` as a rule.
+
+    `needles` are regular expressions on bytes, of which every line of the kind contains at least one, in the syntax
+    that Python's `re` and RE2 share: no look-around, no back-references. Each should hold a word of four letters or
+    more that is rare in other logs, because every line that contains it is decoded.
+    """
+
+    name: str
+    needles: tuple[bytes, ...]
+    reader: Callable[[Artifact], LineReader]
+
+    @cached_property
+    def has_needle(self) -> Callable[[bytes], object]:
+        """Whether raw bytes contain a needle."""
+        return re.compile(b"|".join(self.needles)).search
