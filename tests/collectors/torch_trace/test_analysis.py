@@ -438,3 +438,17 @@ def test_without_operators_nothing_is_said_about_compilations() -> None:
     assert values(found)["code.loads_steady"] == 0
     with_operators = values(evidence([*launched(100), event("cpu_op", "aten::mm", 0.0, 5.0)]))
     assert with_operators["compile.trace_steady"] == 0
+
+
+def test_numbers_written_as_text_count() -> None:
+    """ROCm quotes the size of a copy, and names host memory without its kind."""
+    made = launched(30)
+    for index in range(20):
+        name = "Memcpy HtoD (Host -> Device)"
+        made.append(event("gpu_memcpy", name, 70.0 + index * 100, 10.0, device=0, stream="3", bytes="9216"))
+    found = evidence(made)
+    assert values(found)["copy.bytes"] == 20 * 9216
+    assert "copy.pageable_share" not in values(found)
+    assert not any("damaged" in gap.reason for gap in found.gaps)
+    broken = event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", 5000.0, 10.0, device=0, bytes="many")
+    assert "copy.bytes" not in values(evidence([*made, broken]))

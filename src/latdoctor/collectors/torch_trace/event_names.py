@@ -147,7 +147,8 @@ def direction_of_copy(name: str) -> CopyDirection:
 
 def host_memory_of_copy(name: str) -> HostMemory:
     """Return the kind of host memory that a name such as `Memcpy HtoD (Pageable -> Device)` states."""
-    if not _MEMORY_KINDS.search(name):
+    kinds = _MEMORY_KINDS.search(name)
+    if kinds is None or re.search(r"\bHost\b", kinds[0]):  # ROCm does not tell how the host's memory was allocated
         return HostMemory.UNKNOWN
     return HostMemory.PAGEABLE if "Pageable" in name else HostMemory.PINNED
 

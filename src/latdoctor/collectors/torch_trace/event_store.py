@@ -329,7 +329,7 @@ class TraceStore:
         self.work.add(ts, dur, 0, 4 * devices + COPY)
         self._note_devices(devices, ts, ts + dur)
         for event, arg, device, time in zip(events, args, devices.tolist(), dur.tolist(), strict=True):
-            size = arg.bytes if arg.bytes is not None else arg.old_bytes
+            size = arg.size
             label = _copy_label(event.name or "", self.device_names.listed[device])
             known = self.counts.copies.setdefault(label, CopyCounts())
             known.take(1, None if size is None or not 0 <= size <= _LARGEST_COPY else size, time)

@@ -19,6 +19,7 @@ BETWEEN_EVENTS = re.compile(rb"\}\s*(,)\s*\{")
 # Profilers write bare inf and nan for a bandwidth over no time; JSON has no such values.
 _NOT_A_NUMBER = re.compile(rb"(?<=:)(\s*)(-?(?:inf(?:inity)?|nan))(?=\s*[,}\]])", re.IGNORECASE)
 _BYTE = re.compile(r"\(byte (\d+)\)")
+_DIGITS = re.compile(r"[0-9]{1,18}")
 _SURROGATES = re.compile("[\udc80-\udcff]")
 
 
@@ -35,16 +36,25 @@ class EventArgs(
 ):
     """The details of an event that are used. `result` is a call's return code, where the profiler noted it; `link` is
     the same for an operator and what it put on the GPU, `correlation` for a call of the API and what that put there.
+    ROCm writes numbers as text (`"bytes": "9216"`): `size` reads both.
     """
 
     device: int | str | None = None
-    bytes: float | None = None
-    old_bytes: float | None = None
+    bytes: float | str | None = None
+    old_bytes: float | str | None = None
     result: int | str | None = None
     old_result: int | str | None = None
     link: object = None
     old_link: object = None
     correlation: object = None
+
+    @property
+    def size(self) -> float | None:
+        """The bytes of a copy; None where there are none, or not a number."""
+        written = self.bytes if self.bytes is not None else self.old_bytes
+        if not isinstance(written, str):
+            return written
+        return float(written) if _DIGITS.fullmatch(written) else None
 
 
 class TraceEvent(Struct, gc=False):
