@@ -228,3 +228,48 @@ def test_any_json_gives_a_result_or_an_error(value: object) -> None:
         parsed(told)
     except SourceError:
         return
+
+
+def storm_after_failure() -> bytes:
+    """A failure with 30 of 40 MiB unused; afterwards all was freed, and segments were taken anew."""
+    held = [
+        {"action": "segment_alloc", "size": 40 * MIB, "time_us": 0},
+        {"action": "alloc", "size": 10 * MIB, "time_us": 1},
+    ]
+    failed = {"action": "oom", "size": 28 * MIB, "device_free": 2 * MIB, "time_us": 1_000_000}
+    freed = [
+        {"action": action, "size": 10 * MIB, "time_us": 1_000_100} for action in ("free_requested", "free_completed")
+    ]
+    gone = {"action": "segment_free", "size": 40 * MIB, "time_us": 1_000_200}
+    anew = [{"action": "segment_alloc", "size": MIB, "time_us": 1_500_000 + at} for at in range(100)]
+    back = [{"action": "alloc", "size": MIB, "time_us": 1_600_000 + at} for at in range(100)]
+    return taken(*[segment((GIVEN, 1)) for _ in range(100)], history=[*held, failed, *freed, gone, *anew, *back])
+
+
+def test_the_state_of_the_failure_counts_not_that_of_the_snapshot() -> None:
+    found = parsed(storm_after_failure())
+    seen = values(found)
+    assert (seen["alloc.reserved"], seen["alloc.allocated"]) == (40 * MIB, 10 * MIB)
+    assert seen["alloc.inactive_ratio"] == 0.75
+    assert {"alloc.inactive_split_ratio", "alloc.fragmentation"} <= hidden(found)
+    assert seen["alloc.ooms_despite_room"] == 1
+    assert (seen["oom.requested"], seen["oom.device_free"]) == (28 * MIB, 2 * MIB)
+    assert seen["oom.reserved_unallocated"] == 30 * MIB
+    assert seen["oom.room_ratio"] == pytest.approx(32 / 28)
+    assert seen["alloc.history_segments"] == 0  # those after the failure fill the cache that it emptied
+
+
+def test_expandable_segments_that_grow_are_no_new_segments() -> None:
+    grown = entries(*["alloc", "segment_map", "segment_unmap"] * 100)
+    found = values(parsed(taken(segment((GIVEN, 4)), history=grown)))
+    assert found["alloc.history_segments"] == found["alloc.history_segment_rate"] == 0
+
+
+@pytest.mark.parametrize("form", [lambda one, two: [one, two], lambda one, two: {"cuda:0": one, "cuda:1": two}])
+def test_statistics_of_several_devices_are_each_judged(form: Any) -> None:
+    one, two = json.loads(stats()), json.loads(stats(num_ooms=7))
+    found = parsed(json.dumps(form(one, two)).encode())
+    assert {r.subject: r.value for r in found.readings if r.signal == "alloc.ooms"} == {
+        "allocator/a:0": 0,
+        "allocator/a:1": 7,
+    }

@@ -11,6 +11,7 @@ SIGNALS = (
     "alloc.fragmentation", "alloc.largest_hole", "alloc.retries", "alloc.ooms", "alloc.retries_grown",
     "alloc.ooms_grown", "alloc.device_calls_grown", "alloc.grown_allocations", "alloc.history_span",
     "alloc.history_segments", "alloc.history_segment_rate", "alloc.history_ooms", "alloc.ooms_despite_room",
+    "oom.requested", "oom.device_free", "oom.reserved_unallocated", "oom.room_ratio",
 )  # fmt: skip
 
 

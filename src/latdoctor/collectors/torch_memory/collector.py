@@ -6,7 +6,7 @@ Both see only what PyTorch allocates, not what NCCL or libraries with allocators
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from latdoctor.collectors.base import Availability, SourceAvailability
@@ -41,13 +41,16 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What the files of one process show. Raises SourceError where none of them can be read."""
     subject = f"allocator/{artifacts[0].group}"
     parts: list[Evidence] = []
-    known: list[tuple[AllocatorStats, str]] = []
+    known: dict[str, list[tuple[AllocatorStats, str]]] = {}
     refused: list[SourceError] = []
+    with_stats = 0
     for artifact in artifacts:
         try:
             content = artifact.read(safe_unpickle.MAX_BYTES)
             if looks_like(content):
-                known.append((_stats(content, artifact), artifact.name))
+                for device, one in _stats(content, artifact).items():
+                    known.setdefault(device, []).append((one, artifact.name))
+                with_stats += 1
             else:
                 found = snapshot(safe_unpickle.load(content, artifact.source), artifact.source)
                 parts.append(memory_evidence.of_snapshot(found, subject, artifact.name))
@@ -58,12 +61,12 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
             parts.append(Evidence(gaps=(gap,)))
     if len(refused) == len(artifacts):
         raise refused[0]
-    if known:
-        parts.append(memory_evidence.of_stats(known, subject))
-    return _with_unreported_gaps(Evidence.merge(parts), has_snapshot=len(known) < len(artifacts) - len(refused))
+    for device, states in known.items():
+        parts.append(memory_evidence.of_stats(states, f"{subject}:{device}" if device else subject))
+    return _with_unreported_gaps(Evidence.merge(parts), has_snapshot=with_stats < len(artifacts) - len(refused))
 
 
-def _stats(content: bytes, artifact: Artifact) -> AllocatorStats:
+def _stats(content: bytes, artifact: Artifact) -> Mapping[str, AllocatorStats]:
     if len(content) > MAX_BYTES:
         raise SourceError(
             f"{len(content) >> 20} MiB is more than the {MAX_BYTES >> 20} MiB of statistics that are read at most",

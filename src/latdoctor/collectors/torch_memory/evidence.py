@@ -8,10 +8,16 @@ allocations that had to be retried, or that failed for less than what lay free.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from latdoctor.collectors.torch_memory import NAME
-from latdoctor.collectors.torch_memory.snapshot import AllocationHistory, AllocatorStats, MemoryPool, MemorySnapshot
+from latdoctor.collectors.torch_memory.snapshot import (
+    AllocationHistory,
+    AllocatorStats,
+    FailedAllocation,
+    MemoryPool,
+    MemorySnapshot,
+)
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject
 from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
@@ -25,9 +31,12 @@ _FITTING = ("alloc.ooms_despite_room",)
 
 SNAPSHOT_TOO = "take a snapshot too: torch.cuda.memory._dump_snapshot(FILE)"
 STATS_TOO = "save torch.cuda.memory_stats() as JSON too, twice, some minutes apart"
+_OBSERVE = "take the snapshot in the handler of the failure: torch._C._cuda_attach_out_of_memory_observer"
 _RECORD = "call torch.cuda.memory._record_memory_history() some seconds before the snapshot"
 # Seconds; a shorter history yields no rate. The sample of a sound model recorded 43 ms.
 _SHORTEST = 0.01
+# Of what was reserved: within this the snapshot shows the state of the failure itself.
+_SAME_STATE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +61,7 @@ def of_snapshot(found: MemorySnapshot, subject: str, artifact: str) -> Evidence:
         source = EvidenceWriter(subject if len(devices) == 1 else f"{subject}:{device}", artifact)
         pool = next((one for one in found.pools if one.device == device), None)
         history = next((one for one in found.histories if one.device == device), None)
-        pieces = [*_pool(pool, source), *_history(history, source), *_ooms(pool, history, source)]
+        pieces = [*_held_by(pool, history, source), *_history(history, source), *_ooms(pool, history, source)]
         readings = tuple(piece for piece in pieces if isinstance(piece, Reading))
         gaps = [piece for piece in pieces if isinstance(piece, Gap)]
         if found.damaged:
@@ -60,6 +69,35 @@ def of_snapshot(found: MemorySnapshot, subject: str, artifact: str) -> Evidence:
             gaps.append(source.gap(reason, GapCode.UNREADABLE, (), ""))
         parts.append(Evidence((Subject(source.subject),), readings, gaps=tuple(gaps)))
     return Evidence.merge(parts)
+
+
+def _held_by(
+    pool: MemoryPool | None, history: AllocationHistory | None, source: EvidenceWriter
+) -> Iterator[Reading | Gap]:
+    """What the allocator holds; where an allocation failed, what it held then: the failure may have freed all of it."""
+    failure = history.failures[-1] if history and history.failures else None
+    then = _at_failure(pool, failure) if pool and failure else None
+    if pool is None or then is None or abs(then.reserved - pool.reserved) + abs(then.active - pool.active) <= (
+        _SAME_STATE * then.reserved
+    ):
+        yield from _pool(pool, source)
+        return
+    place = f"when {_size(failure.size if failure else 0)} could not be allocated; {_size(pool.reserved)} at the end"
+    yield source.reading("alloc.reserved", float(then.reserved), place)
+    yield source.reading("alloc.allocated", float(then.allocated), place)
+    yield source.reading("alloc.inactive_ratio", then.inactive / then.reserved, place)
+    lost = ("alloc.segments", "alloc.inactive_split_ratio", *_HOLES)
+    known = "the snapshot shows the holes of the time after the failure, which freed memory"
+    yield source.gap(f"cannot tell: {known}", GapCode.STALE, lost, _OBSERVE)
+
+
+def _at_failure(pool: MemoryPool, failure: FailedAllocation) -> MemoryPool | None:
+    """`pool` at the time of `failure`; None where the history does not add up."""
+    reserved, active = pool.reserved - failure.reserved_since, pool.active - failure.active_since
+    allocated = min(active, pool.allocated - failure.allocated_since)
+    if not (reserved > 0 and 0 <= active <= reserved and allocated >= 0):
+        return None
+    return replace(pool, reserved=reserved, active=active, allocated=allocated, inactive=reserved - active)
 
 
 def _pool(pool: MemoryPool | None, source: EvidenceWriter) -> Iterator[Reading | Gap]:
@@ -86,7 +124,7 @@ def _history(history: AllocationHistory | None, source: EvidenceWriter) -> Itera
         return
     place = f"{history.entries} entries, {history.allocs} allocations, in {format_value(history.seconds, 'time')}"
     yield source.reading("alloc.history_span", history.seconds, place)
-    yield source.reading("alloc.history_ooms", float(len(history.oom_sizes)), place)
+    yield source.reading("alloc.history_ooms", float(len(history.failures)), place)
     if history.seconds_late < _SHORTEST:
         known = f"cannot tell a rate: the history spans {format_value(history.seconds, 'time')}"
         yield source.gap(known, GapCode.INSUFFICIENT, ("alloc.history_segments", "alloc.history_segment_rate"), _RECORD)
@@ -97,12 +135,29 @@ def _history(history: AllocationHistory | None, source: EvidenceWriter) -> Itera
 
 
 def _ooms(pool: MemoryPool | None, history: AllocationHistory | None, source: EvidenceWriter) -> Iterator[Reading]:
-    """Failures for less than what lies free now: it was free then too, or more was."""
+    """Failures for less than lay unused at their time, and the figures of the last failure."""
     if pool is None or history is None or not history.entries:
         return
-    fitting = [size for size in history.oom_sizes if 0 < size <= pool.inactive]
-    place = f"{len(fitting)} of {len(history.oom_sizes)} failed for at most {_size(pool.inactive)}, which are free"
+    unused = [(failure, (_at_failure(pool, failure) or pool).inactive) for failure in history.failures]
+    fitting = [free for failure, free in unused if 0 < failure.size <= free]
+    most = f" although up to {_size(max(fitting))} lay unused" if fitting else ""
+    place = f"{len(fitting)} of {len(history.failures)} failed{most}"
     yield source.reading("alloc.ooms_despite_room", float(len(fitting)), place)
+    if unused:
+        yield from _last_failure(*unused[-1], source)
+
+
+def _last_failure(failure: FailedAllocation, inactive: int, source: EvidenceWriter) -> Iterator[Reading]:
+    if not failure.size:
+        return
+    place = "the last failed allocation of the history"
+    yield source.reading("oom.requested", float(failure.size), place)
+    yield source.reading("oom.reserved_unallocated", float(inactive), place)
+    if failure.device_free is not None:
+        yield source.reading("oom.device_free", float(failure.device_free), place)
+        room = failure.device_free + inactive
+        shown = f"{_size(failure.device_free)} free and {_size(inactive)} unused for {_size(failure.size)}"
+        yield source.reading("oom.room_ratio", room / failure.size, shown)
 
 
 def of_stats(found: Sequence[tuple[AllocatorStats, str]], subject: str) -> Evidence:

@@ -7,6 +7,7 @@ blocks and entries that are walked are counted.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -20,6 +21,8 @@ MAX_BYTES = 16 << 20
 _KEYS = ("allocated_bytes.all.current", "reserved_bytes.all.current", "num_alloc_retries")
 _HOW = "json.dump(torch.cuda.memory_stats(), open(FILE, 'w')) writes one"
 _DEPTH = 4
+_MOST_DEVICES = 1024
+_DEVICE = re.compile(r"\d{1,4}$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +45,36 @@ def looks_like(content: bytes) -> bool:
     return content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"[")
 
 
-def stats(content: bytes, where: str) -> AllocatorStats:
-    """Raises SourceError for what is no JSON, or holds no statistics of the allocator."""
+def stats(content: bytes, where: str) -> Mapping[str, AllocatorStats]:
+    """The statistics by device; the device is empty where they are of one that is not named.
+
+    Several devices are a list, or an object with an entry for each (`{"cuda:0": {…}, "1": {…}}`). Raises SourceError
+    for anything but JSON with statistics of the allocator.
+    """
     try:
         known = msgspec.json.decode(content.removeprefix(b"\xef\xbb\xbf"))
     except UNDECODABLE as error:
         raise SourceError(f"is no readable JSON: {error}", where=where, next_step=_HOW) from error
+    found = {device: values for device, values in _by_device(known) if any(key in values for key in _KEYS)}
+    if not found:
+        raise SourceError("holds no statistics of PyTorch's allocator", where=where, next_step=_HOW)
+    return {device: AllocatorStats(values) for device, values in found.items()}
+
+
+def _by_device(known: object) -> Iterator[tuple[str, dict[str, float]]]:
     values: dict[str, float] = {}
     _flatten(known, "", values, _DEPTH)
-    if not any(key in values for key in _KEYS):
-        raise SourceError("holds no statistics of PyTorch's allocator", where=where, next_step=_HOW)
-    return AllocatorStats(values)
+    if any(key in values for key in _KEYS):
+        yield "", values
+        return
+    pairs = enumerate(known) if isinstance(known, list) else known.items() if isinstance(known, dict) else ()
+    for number, (key, inner) in enumerate(pairs):
+        if number == _MOST_DEVICES:
+            return
+        own: dict[str, float] = {}
+        _flatten(inner, "", own, _DEPTH)
+        named = _DEVICE.search(str(key))
+        yield named[0] if named else str(number), own
 
 
 def _flatten(value: object, prefix: str, into: dict[str, float], depth: int) -> None:
@@ -66,8 +88,14 @@ def _flatten(value: object, prefix: str, into: dict[str, float], depth: int) -> 
 MAX_BLOCKS = 5_000_000
 MAX_ENTRIES = 5_000_000
 ALLOCATED, PENDING, INACTIVE = "active_allocated", "active_pending_free", "inactive"
-# Taken from the device: a segment, or (expandable segments) pages mapped into one.
-_TAKEN = ("segment_alloc", "segment_map")  # no set: what stands in a stranger's file need not be hashable
+# A segment taken from the device. Expandable segments grow by `segment_map`, which is no cudaMalloc: it neither waits
+# for the device nor asks for a contiguous piece of it.
+_TAKEN = "segment_alloc"
+# How an entry changed what is reserved, allocated, and active (allocated or waiting for a stream).
+_CHANGES: Mapping[str, tuple[int, int, int]] = {
+    "segment_alloc": (1, 0, 0), "segment_map": (1, 0, 0), "segment_free": (-1, 0, 0), "segment_unmap": (-1, 0, 0),
+    "alloc": (0, 1, 1), "free_requested": (0, -1, 0), "free_completed": (0, 0, -1),
+}  # fmt: skip
 _MAX_SIZE = 1 << 60
 
 
@@ -87,8 +115,25 @@ class MemoryPool:
 
 
 @dataclass(slots=True)
+class FailedAllocation:
+    """An allocation that failed. `device_free` is what the driver reported as free; None where it is not recorded.
+
+    The other sizes count from the failure to the snapshot: what was reserved, allocated and made active since then.
+    """
+
+    size: int
+    device_free: int | None
+    reserved_since: int = 0
+    allocated_since: int = 0
+    active_since: int = 0
+
+
+@dataclass(slots=True)
 class AllocationHistory:
-    """The recorded entries of one device. The later half is the steady state: caches fill early and stay filled."""
+    """The recorded entries of one device. The later half is the steady state: caches fill early and stay filled.
+
+    Where an allocation failed, the allocator gave its cache back and has to fill it anew: the steady state ends there.
+    """
 
     device: int
     entries: int = 0
@@ -97,7 +142,8 @@ class AllocationHistory:
     taken: int = 0
     taken_late: int = 0
     seconds_late: float = 0.0
-    oom_sizes: list[int] = field(default_factory=list)
+    mapped: int = 0  # pieces by which expandable segments grew
+    failures: list[FailedAllocation] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,12 +251,10 @@ class _SnapshotReader:
         return sizes
 
     def history(self, device: int, entries: object) -> None:
-        """Entries come in the order of time; those without a time are counted and have no part in rates."""
+        """Entries are in the order of time; those without a time are counted and have no part in rates."""
         if not isinstance(entries, list) or not entries:
             return
-        found = AllocationHistory(device)
-        times: list[int] = []
-        taken_at: list[int] = []
+        walk = _HistoryReader(device)
         for entry in entries:
             self._entries += 1
             if self._entries > MAX_ENTRIES:
@@ -219,21 +263,54 @@ class _SnapshotReader:
                     where=self._where,
                     code=GapCode.TOO_LARGE,
                 )
-            if not isinstance(entry, dict):
+            if isinstance(entry, dict):
+                walk.entry(entry)
+            else:
                 self.damaged += 1
-                continue
-            action, moment = entry.get("action"), _size(entry, "time_us")
-            found.entries += 1
-            found.allocs += action == "alloc"
-            found.taken += action in _TAKEN
-            if action == "oom":
-                found.oom_sizes.append(_size(entry, "size") or 0)
-            if moment is not None:
-                times.append(moment)
-                taken_at += [moment] if action in _TAKEN else []
-        if times:
-            first, last = min(times), max(times)
+        self.histories.append(walk.finish())
+
+
+_MOST_FAILURES = 10_000  # of which the state is kept; the first count
+
+
+class _HistoryReader:
+    """Takes the entries of one device in their order."""
+
+    def __init__(self, device: int) -> None:
+        self._found = AllocationHistory(device)
+        self._times: list[int] = []
+        self._taken_at: list[int] = []
+        self._failed_at: int | None = None
+        self._sums = [0, 0, 0]  # reserved, allocated, active since the first entry
+        self._at_failures: list[tuple[int, ...]] = []
+
+    def entry(self, entry: Mapping[object, object]) -> None:
+        found = self._found
+        action, moment, size = entry.get("action"), _size(entry, "time_us"), _size(entry, "size") or 0
+        found.entries += 1
+        found.allocs += action == "alloc"
+        found.taken += action == _TAKEN
+        found.mapped += action == "segment_map"
+        for number, sign in enumerate(_CHANGES.get(action, ()) if isinstance(action, str) else ()):
+            self._sums[number] += sign * size
+        if action == "oom" and len(found.failures) < _MOST_FAILURES:
+            found.failures.append(FailedAllocation(size, _size(entry, "device_free")))
+            self._at_failures.append(tuple(self._sums))
+            self._failed_at = moment if self._failed_at is None else self._failed_at
+        if moment is not None:
+            self._times.append(moment)
+            self._taken_at += [moment] if action == _TAKEN else []
+
+    def finish(self) -> AllocationHistory:
+        found = self._found
+        for failure, sums in zip(found.failures, self._at_failures, strict=True):
+            since = [now - then for now, then in zip(self._sums, sums, strict=True)]
+            failure.reserved_since, failure.allocated_since, failure.active_since = since
+        if self._times:
+            first, last = min(self._times), max(self._times)
+            found.seconds = (last - first) * 1e-6
+            last = min(last, max(first, self._failed_at)) if self._failed_at is not None else last
             middle = (first + last) / 2
-            found.seconds, found.seconds_late = (last - first) * 1e-6, (last - middle) * 1e-6
-            found.taken_late = sum(moment >= middle for moment in taken_at)
-        self.histories.append(found)
+            found.seconds_late = (last - middle) * 1e-6
+            found.taken_late = sum(middle <= moment <= last for moment in self._taken_at)
+        return found
