@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.collectors.logs.line_prefix import APPLICATION, KERNEL, LogLine, parse
+from latdoctor.collectors.logs.oom_kills import OomKill, OomScope
 from latdoctor.collectors.logs.patterns import (
     FACT_HINTS,
     CudaError,
@@ -13,7 +14,6 @@ from latdoctor.collectors.logs.patterns import (
     GpuNamed,
     LogFact,
     LoggedChange,
-    OomKill,
     ProcessStarted,
     SXid,
     Xid,
@@ -68,7 +68,10 @@ KERNEL_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
         (DriverMismatch("295.40", "304.43"),),
     ),
     ("Out of memory: Killed process 4242 (python3) total-vm:1kB, anon-rss:1kB", (OomKill("4242", "python3"),)),
-    ("Memory cgroup out of memory: Killed process 7 (triton) total-vm:1kB", (OomKill("7", "triton"),)),
+    (
+        "Memory cgroup out of memory: Killed process 7 (triton) total-vm:1kB",
+        (OomKill("7", "triton", OomScope.CONTAINER),),
+    ),
     ("Out of memory: Kill process 7 (java) score 900 or sacrifice child", (OomKill("7", "java"),)),
     # Lines that must say nothing.
     ("oom_reaper: reaped process 7 (java), now anon-rss:0kB", ()),

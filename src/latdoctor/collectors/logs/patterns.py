@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collectors.logs import error_codes
+from latdoctor.collectors.logs import error_codes, oom_kills
 from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
+from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, kill_in
 from latdoctor.collectors.tensorrt.build_log import OUTSIDE
 from latdoctor.evidence.subject_branch import normalise_pci
 
@@ -145,12 +146,6 @@ class ShapeRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class OomKill:
-    pid: str
-    process: str
-
-
-@dataclass(frozen=True, slots=True)
 class ProcessStarted:
     """A server process started: the state of an earlier process no longer applies."""
 
@@ -163,6 +158,7 @@ LogFact = (
     | CudaError
     | DriverMismatch
     | OomKill
+    | CgroupAtLimit
     | ProcessStarted
     | LoggedChange
     | DcgmErrorReported
@@ -171,11 +167,16 @@ LogFact = (
 
 # Lines without any of these contain no fact. On bytes, so that most lines are never decoded.
 FACT_HINTS = re.compile(
-    rb"NVRM|SXid|DCGM_FR_|[Kk]ill(?:ed)? process|exceed min ~ max|any optimization profile|expected the shape of|"
+    rb"NVRM|SXid|DCGM_FR_|exceed min ~ max|any optimization profile|expected the shape of|"
     rb"set binding dimension|"
-    rb"(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|" + MARKER_HINTS.pattern
+    rb"(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|"
+    + MARKER_HINTS.pattern
+    + b"|"
+    + oom_kills.HINTS
 )
 
+# What the kernel alone writes, in a line without its time.
+_KERNELS = re.compile(r"\s*(?:NVRM:|(?:Memory cgroup out|Out) of memory: Kill|oom-kill:constraint=|memory: usage \d)")
 _PCI = r"(?:PCI:)?((?:[0-9a-fA-F]{1,8}:)?[0-9a-fA-F]{1,4}:[0-9a-fA-F]{2}(?:\.[0-9a-fA-F])?)"
 _XID = re.compile(rf"NVRM: Xid \({_PCI}[^)]{{0,40}}\): (\d{{1,4}})\b(.*)")
 _XID_PID = re.compile(r"\bpid='?(\d{1,10}|<unknown>)'?")
@@ -189,7 +190,6 @@ _LOST = re.compile(rf"NVRM: (?:.{{0,40}}GPU (?:at )?{_PCI}\b)?.{{0,160}}?fallen 
 _NAMED = re.compile(rf"NVRM: The NVIDIA GPU {_PCI}")
 _MISMATCH = re.compile(r"NVRM: API mismatch: the client has the version ([\w.-]{1,40})")
 _MODULE_VERSION = re.compile(r"this kernel module has the version ([\w.-]{1,40})")
-_OOM = re.compile(r"(?:Memory cgroup out|Out) of memory.{0,80}?: Kill(?:ed)? process (\d{1,10}) \(([^)]{0,64})\)")
 
 _APPLICATION_MISMATCH = re.compile(
     r"driver/library version mismatch"
@@ -217,7 +217,7 @@ def parse_facts(line: LogLine) -> tuple[LogFact, ...]:
     """The facts in `line`; empty for most lines. Never raises."""
     if line.writer == KERNEL:
         return _kernel_facts(line.message)
-    if line.writer == BARE and line.message.lstrip().startswith("NVRM:"):
+    if line.writer == BARE and _KERNELS.match(line.message):
         return _kernel_facts(line.message.lstrip())
     return _application_facts(line)
 
@@ -238,9 +238,8 @@ def _kernel_facts(message: str) -> tuple[LogFact, ...]:
     if found := _MISMATCH.match(message):
         module = _MODULE_VERSION.search(message)
         return (DriverMismatch(found[1].rstrip(".,"), module[1].rstrip(".,") if module else ""),)
-    if found := _OOM.match(message):
-        return (OomKill(found[1], found[2]),)
-    return ()
+    kill = kill_in(message)
+    return () if kill is None else (kill,)
 
 
 def _known(found: re.Match[str] | None) -> str:

@@ -22,6 +22,7 @@ from latdoctor.collectors.logs import (
 from latdoctor.collectors.logs import patterns as log_lines
 from latdoctor.collectors.logs.line_kind import LineLocation
 from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
+from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, OomKills
 from latdoctor.collectors.logs.patterns import (
     CudaError,
     DcgmErrorReported,
@@ -30,7 +31,6 @@ from latdoctor.collectors.logs.patterns import (
     GpuNamed,
     LogFact,
     LoggedChange,
-    OomKill,
     ProcessStarted,
     ShapeRefused,
     SXid,
@@ -71,6 +71,7 @@ class LogScanner:
         self._kinds: Counter[tuple[str, Value, str]] = Counter()
         self._dropped: Counter[tuple[str, str]] = Counter()  # by signal and subject
         self._lost: set[str] = set()  # signals with kinds of which no event was kept
+        self._kills = OomKills()
         self._dead: set[str] = set()  # processes whose CUDA context is gone
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
         self._last_writer = BARE
@@ -114,8 +115,7 @@ class LogScanner:
             case Xid():
                 self._add(XID, at, _xid_fields(fact), gpu=fact.pci)
             case SXid():
-                fields: dict[str, Value] = {"code": float(fact.code), "pci": fact.pci, "switch": fact.switch}
-                self._add(SXID, at, fields | ({"severity": fact.severity} if fact.severity else {}))
+                self._add(SXID, at, _sxid_fields(fact))
             case GpuNamed():
                 self._named = (fact.pci, at.number)
             case GpuLost():
@@ -127,8 +127,8 @@ class LogScanner:
                 self._add(CUDA_ERROR, at, self._cuda_fields(fact))
             case DriverMismatch():
                 self._add(DRIVER_MISMATCH, at, _non_empty({"client": fact.client, "module": fact.module}))
-            case OomKill():
-                self._add(OOM_KILL, at, {"pid": fact.pid, "process": fact.process})
+            case OomKill() | CgroupAtLimit():
+                self._take_kill(at, fact)
             case DcgmErrorReported():
                 self._add(DCGM_ERROR, at, _dcgm_fields(fact))
             case ShapeRefused():
@@ -137,6 +137,12 @@ class LogScanner:
                 self._add(fact.signal, at, _non_empty({"what": fact.what, "to": fact.to}))
             case ProcessStarted():
                 self._dead.discard(at.line.pid)
+
+    def _take_kill(self, at: LineLocation, fact: OomKill | CgroupAtLimit) -> None:
+        if isinstance(fact, CgroupAtLimit):
+            self._kills.note_group(fact, at.number)
+        elif (fields := self._kills.fields(fact, at.number)) is not None:
+            self._add(OOM_KILL, at, fields)
 
     def _cuda_fields(self, fact: CudaError) -> dict[str, Value]:
         fields: dict[str, Value] = {"name": fact.name, "sticky": float(fact.sticky)}
@@ -283,6 +289,11 @@ def _dcgm_fields(fact: DcgmErrorReported) -> dict[str, Value]:
         "needs": row.action.needs,
         "secondary": float(row.secondary),
     }
+
+
+def _sxid_fields(fact: SXid) -> dict[str, Value]:
+    fields: dict[str, Value] = {"code": float(fact.code), "pci": fact.pci, "switch": fact.switch}
+    return fields | ({"severity": fact.severity} if fact.severity else {})
 
 
 def _xid_fields(fact: Xid) -> dict[str, Value]:

@@ -77,8 +77,10 @@ def _held_by(
     """What the allocator holds; where an allocation failed, what it held then: the failure may have freed all of it."""
     failure = history.failures[-1] if history and history.failures else None
     then = _at_failure(pool, failure) if pool and failure else None
-    if pool is None or then is None or abs(then.reserved - pool.reserved) + abs(then.active - pool.active) <= (
-        _SAME_STATE * then.reserved
+    if (
+        pool is None
+        or then is None
+        or abs(then.reserved - pool.reserved) + abs(then.active - pool.active) <= (_SAME_STATE * then.reserved)
     ):
         yield from _pool(pool, source)
         return
