@@ -45,7 +45,7 @@ def split(lines: Sequence[str], formats: Sequence[TextFormat]) -> Iterator[Part]
         found = next((one for one in formats if one.begins.search(line)), None)
         if found is None and (current is None or not _ends(current, line)):
             continue
-        if found is not None and found is current and not _separates(lines, number):
+        if found is not None and found is current and (found.repeats or not _separates(lines, number)):
             continue  # a repeated heading within one part
         if number > begun:
             yield from _part(current, lines, begun, number)

@@ -34,7 +34,7 @@ class TextFormat:
     `begins` matches a line with which a part in this format begins. A part ends before a line that begins another, or
     at a line of a log where `contains_times` is false. `confirms` is searched in the whole part; None where the first
     line is proof enough. `whole`: the file is one document (JSON, XML, CSV) and is never split; `begins` is then
-    searched in its first 128 KiB.
+    searched in its first 128 KiB. `repeats`: a heading repeats within a part (`-l`), also after an empty line.
     `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
     """
 
@@ -46,3 +46,4 @@ class TextFormat:
     confirms: re.Pattern[str] | None = None
     whole: bool = False
     contains_times: bool = False
+    repeats: bool = False

@@ -181,7 +181,8 @@ def _lost(sample: GpuSample) -> str:
 def _answers(sample: GpuSample) -> bool:
     """Whether the GPU reports anything of its present state."""
     state = (sample.utilization, sample.memory_used, sample.sm_clock, sample.temperature, sample.power)
-    return not _lost(sample) and any(not isinstance(field, Unavailable) for field in state)
+    requested = [field for field in state if not isinstance(field, NotDerived)]  # a text may contain none of them
+    return not _lost(sample) and (not requested or any(not isinstance(field, Unavailable) for field in requested))
 
 
 def _window(samples: Sequence[GpuSample]) -> Window:

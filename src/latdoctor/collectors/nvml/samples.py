@@ -30,6 +30,7 @@ class NvmlCode(IntEnum):
     GPU_IS_LOST = 15
     RESET_REQUIRED = 16
     VERSION_MISMATCH = 18
+    UNKNOWN = 999
 
 
 # A GPU that was there and is gone, or that does not work until it is reset.
@@ -85,6 +86,7 @@ class GpuProcess(Struct, frozen=True):
 
     pid: int
     memory: float | None
+    name: str = ""  # as texts show it; NVML itself gives none
 
 
 class NvLink(Struct, frozen=True):

@@ -1,51 +1,102 @@
-"""`nvidia-smi -q`: one block of indented `key : value` lines for each GPU.
+"""`nvidia-smi -q`: one block of indented `key : value` lines for each GPU, repeated with `-l`.
 
-The values become the record that NVML itself fills, so that text and live samples are judged alike. GPUs are numbered
-in the order of the text, as nvidia-smi lists them by index.
+The keys become the names of `--query-gpu`, so that every output of nvidia-smi is judged alike. GPUs are numbered in
+the order of the text, as nvidia-smi lists them by index.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
+from latdoctor.collectors.documents.nvidia_smi.evidence import PROVIDES, Machine, evidence_of
+from latdoctor.collectors.documents.nvidia_smi.fields import Fields, GpuState
+from latdoctor.collectors.documents.nvidia_smi.values import MISSING, number, refusal, time_of, word
 from latdoctor.collectors.documents.text_format import Section, TextFormat
-from latdoctor.collectors.nvml import SIGNALS
-from latdoctor.collectors.nvml.evidence import record_evidence
-from latdoctor.collectors.nvml.readings import HW_POWER_BRAKE, HW_SLOWDOWN, HW_THERMAL, IDLE, SW_POWER_CAP, SW_THERMAL
-from latdoctor.collectors.nvml.samples import (
-    SCHEMA_VERSION,
-    GpuDevice,
-    GpuProcess,
-    GpuSample,
-    NvmlCode,
-    NvmlRecord,
-    Unavailable,
-)
+from latdoctor.collectors.nvml.samples import GpuProcess, Unavailable
 from latdoctor.evidence.model import Evidence
-from latdoctor.evidence.subject_branch import normalise_pci
 
-_PAIR = re.compile(r"(?P<indent> *)(?P<key>[^:]+?)\s*(?: : ?(?P<value>.*))?$")
+_HEADING = re.compile(r"=+ ?NVSMI LOG ?=+")
+_PAIR = re.compile(r"(?P<indent> *)(?P<key>[^:]+?)\s*(?: : ?(?P<value>.*)| :)?$")
 _GPU = re.compile(r"GPU ([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)\s*$")
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?=\s*(?:[A-Za-z%/]+)?$)")
-_FACTORS = {"MHz": 1e6, "MiB": float(1 << 20), "%": 0.01}
-_LONGEST = 100_000  # lines
+_LONGEST = 1_000_000  # lines
 
-Block = Mapping[tuple[str, ...], str]
+Path = tuple[str, ...]
 
-# Clock reasons were throttle reasons before driver 535.
+# Clock reasons were throttle reasons before driver 535, and power readings those of the module on some boards.
 _REASONS = ("Clocks Event Reasons", "Clocks Throttle Reasons")
-_BITS = {
-    ("Idle",): IDLE,
-    ("SW Power Cap",): SW_POWER_CAP,
-    ("HW Slowdown",): HW_SLOWDOWN,
-    ("HW Slowdown", "HW Thermal Slowdown"): HW_THERMAL,
-    ("HW Slowdown", "HW Power Brake Slowdown"): HW_POWER_BRAKE,
-    ("SW Thermal Slowdown",): SW_THERMAL,
-}
 _POWER = ("GPU Power Readings", "Power Readings")
-_MISSING = Unavailable("not in the text", NvmlCode.NOT_SUPPORTED)
+_LINK = ("PCI", "GPU Link Info")
+# The paths of keys of each field; the first that has a value counts.
+_PATHS: Mapping[str, tuple[Path, ...]] = {
+    "name": (("Product Name",),),
+    "uuid": (("GPU UUID",),),
+    "pstate": (("Performance State",),),
+    "fan.speed": (("Fan Speed",),),
+    "persistence_mode": (("Persistence Mode",),),
+    "mig.mode.current": (("MIG Mode", "Current"),),
+    "gpu_recovery_action": (("GPU Recovery Action",),),
+    "utilization.gpu": (("Utilization", "GPU"), ("Utilization", "Gpu")),
+    "utilization.memory": (("Utilization", "Memory"),),
+    "utilization.encoder": (("Utilization", "Encoder"),),
+    "utilization.decoder": (("Utilization", "Decoder"),),
+    "memory.total": (("FB Memory Usage", "Total"),),
+    "memory.reserved": (("FB Memory Usage", "Reserved"),),
+    "memory.used": (("FB Memory Usage", "Used"),),
+    "memory.free": (("FB Memory Usage", "Free"),),
+    "clocks.current.graphics": (("Clocks", "Graphics"),),
+    "clocks.current.sm": (("Clocks", "SM"),),
+    "clocks.current.memory": (("Clocks", "Memory"),),
+    "clocks.current.video": (("Clocks", "Video"),),
+    "clocks.max.sm": (("Max Clocks", "SM"),),
+    "clocks.max.memory": (("Max Clocks", "Memory"),),
+    "temperature.gpu": (("Temperature", "GPU Current Temp"),),
+    "temperature.gpu.slowdown": (("Temperature", "GPU Slowdown Temp"),),
+    "temperature.gpu.tlimit": (("Temperature", "GPU T.Limit Temp"),),
+    "temperature.gpu.tlimit.slowdown": (("Temperature", "GPU Slowdown T.Limit Temp"),),
+    "temperature.memory": (("Temperature", "Memory Current Temp"),),
+    "power.draw": tuple(
+        (power, key) for key in ("Instantaneous Power Draw", "Average Power Draw", "Power Draw") for power in _POWER
+    ),
+    "power.limit": tuple(
+        (power, key) for key in ("Enforced Power Limit", "Current Power Limit", "Power Limit") for power in _POWER
+    ),
+    "power.default_limit": tuple((power, "Default Power Limit") for power in _POWER),
+    "pcie.link.gen.current": ((*_LINK, "PCIe Generation", "Current"),),
+    "pcie.link.gen.max": ((*_LINK, "PCIe Generation", "Max"),),
+    "pcie.replays": (("PCI", "Replays Since Reset"),),
+    "ecc.errors.corrected.aggregate.total": (("ECC Errors", "Aggregate", "Single Bit", "Total"),),
+    "ecc.errors.uncorrected.aggregate.total": (("ECC Errors", "Aggregate", "Double Bit", "Total"),),
+    "remapped_rows.correctable": (("Remapped Rows", "Correctable Error"),),
+    "remapped_rows.uncorrectable": (("Remapped Rows", "Uncorrectable Error"),),
+    "remapped_rows.pending": (("Remapped Rows", "Pending"),),
+    "remapped_rows.failure": (("Remapped Rows", "Remapping Failure Occurred"),),
+    "retired_pages.single_bit_ecc.count": (("Retired Pages", "Single Bit ECC"),),
+    "retired_pages.double_bit.count": (("Retired Pages", "Double Bit ECC"),),
+    "retired_pages.pending": (("Retired Pages", "Pending Page Blacklist"), ("Retired Pages", "Pending")),
+    **{
+        f"clocks_event_reasons.{name}": tuple((reasons, *path) for reasons in _REASONS)
+        for name, path in (
+            ("gpu_idle", ("Idle",)),
+            ("sw_power_cap", ("SW Power Cap",)),
+            ("hw_slowdown", ("HW Slowdown",)),
+            ("hw_thermal_slowdown", ("HW Slowdown", "HW Thermal Slowdown")),
+            ("hw_power_brake_slowdown", ("HW Slowdown", "HW Power Brake Slowdown")),
+            ("sw_thermal_slowdown", ("SW Thermal Slowdown",)),
+        )
+    },
+}
+
+
+@dataclass(slots=True)
+class _Block:
+    """The values of one GPU, or those before the first, by their path of keys; processes repeat their keys."""
+
+    pci: str = ""
+    time: float | None = None
+    values: dict[Path, str] = field(default_factory=dict)
+    processes: list[dict[str, str]] = field(default_factory=list)
 
 
 def read(section: Section) -> Evidence:
@@ -53,29 +104,29 @@ def read(section: Section) -> Evidence:
     head, blocks = _blocks(section.text.splitlines()[:_LONGEST])
     if not blocks:
         raise ValueError("it lists no GPU")
-    time = _time(head.get(("Timestamp",), ""), section.taken_at)
-    record = NvmlRecord(
-        SCHEMA_VERSION,
-        _text(head, "Driver Version"),
-        _text(head, "CUDA Version"),
-        None,
-        (),
-        tuple(_device(index, pci, block) for index, (pci, block) in enumerate(blocks)),
-        tuple(_sample(index, time, block) for index, (_, block) in enumerate(blocks)),
+    attached = number(head.values.get(("Attached GPUs",)))
+    machine = Machine(
+        word(head.values.get(("Driver Version",))),
+        word(head.values.get(("CUDA Version",))),
+        None if isinstance(attached, Unavailable) else int(attached),
     )
-    return record_evidence(record, section.artifact)
+    return evidence_of(list(_states(blocks)), machine, section)
 
 
-def _blocks(lines: Sequence[str]) -> tuple[Block, list[tuple[str, Block]]]:
-    """The values before the first GPU, and those of each GPU by their path of keys."""
-    head: dict[tuple[str, ...], str] = {}
-    blocks: list[tuple[str, Block]] = []
-    current = head
+def _blocks(lines: Sequence[str]) -> tuple[_Block, list[_Block]]:
+    """The values before the first GPU, and those of each GPU of each repetition."""
+    head = current = _Block()
+    first = head
+    blocks: list[_Block] = []
     path: list[tuple[int, str]] = []
     for line in lines:
+        if _HEADING.match(line):
+            head = current = _Block()
+            first, path = (first if first.values else head), []
+            continue
         if gpu := _GPU.match(line):
-            current = {}
-            blocks.append((gpu[1], current))
+            current = _Block(gpu[1], time_of(head.values.get(("Timestamp",), "")))
+            blocks.append(current)
             path = []
             continue
         pair = _PAIR.match(line.rstrip())
@@ -85,124 +136,70 @@ def _blocks(lines: Sequence[str]) -> tuple[Block, list[tuple[str, Block]]]:
         path = [(depth, key) for depth, key in path if depth < indent]
         path.append((indent, pair["key"].strip()))
         if pair["value"] is not None:
-            current.setdefault(tuple(key for _, key in path), pair["value"].strip())
-    return head, blocks
+            _keep(current, tuple(key for _, key in path), pair["value"].strip())
+    return (first if first.values else head), blocks
 
 
-def _device(index: int, pci: str, block: Block) -> GpuDevice:
-    mig = block.get(("MIG Mode", "Current"), "")
-    return GpuDevice(
-        index=index,
-        name=_text(block, "Product Name"),
-        uuid=_text(block, "GPU UUID"),
-        pci=normalise_pci(pci),
-        sm_clock_max=_number(block, "Max Clocks", "SM"),
-        temperature_slowdown=_number(block, "Temperature", "GPU Slowdown Temp"),
-        pcie_width_max=_lanes(block, "Max"),
-        pcie_generation_max=_number(block, "PCI", "GPU Link Info", "PCIe Generation", "Max"),
-        mig=1 if mig == "Enabled" else 0 if mig == "Disabled" else _MISSING,
-    )
+def _keep(block: _Block, path: Path, value: str) -> None:
+    if path[0] == "Processes":
+        if path[-1] == "Process ID":
+            block.processes.append({})
+        if block.processes:
+            block.processes[-1][path[-1]] = value
+    block.values.setdefault(path, value)
 
 
-def _sample(index: int, time: float, block: Block) -> GpuSample:
-    state = block.get(("Performance State",), "")
-    return GpuSample(
-        time=time,
-        index=index,
-        utilization=_first(block, ("Utilization", "GPU"), ("Utilization", "Gpu")),
-        performance_state=float(state[1:]) if re.fullmatch(r"P\d{1,2}", state) else _MISSING,
-        memory_used=_number(block, "FB Memory Usage", "Used"),
-        memory_total=_number(block, "FB Memory Usage", "Total"),
-        sm_clock=_number(block, "Clocks", "SM"),
-        temperature=_number(block, "Temperature", "GPU Current Temp"),
-        temperature_margin=_margin(block),
-        power=_power(block, "Instantaneous Power Draw", "Average Power Draw", "Power Draw"),
-        power_limit=_power(block, "Enforced Power Limit", "Current Power Limit", "Power Limit"),
-        clock_reasons=_reasons(block),
-        ecc_uncorrectable=_uncorrectable(block),
-        row_remap_pending=_flag(block, "Remapped Rows", "Pending"),
-        row_remap_failed=_flag(block, "Remapped Rows", "Remapping Failure Occurred"),
-        pcie_width=_lanes(block, "Current"),
-        pcie_generation=_number(block, "PCI", "GPU Link Info", "PCIe Generation", "Current"),
-        pcie_replays=_number(block, "PCI", "Replays Since Reset"),
-        processes=_processes(block),
-        links=None,
-    )
+def _states(blocks: Iterable[_Block]) -> Iterator[GpuState]:
+    """GPUs are numbered in the order in which they first stand in the text."""
+    numbers: dict[str, int] = {}
+    for block in blocks:
+        index = numbers.setdefault(block.pci, len(numbers))
+        yield GpuState(index, _fields(block), block.time, _processes(block))
 
 
-def _margin(block: Block) -> float | Unavailable:
-    """The driver's own margin: its T.Limit is the distance to the slowdown threshold, which is given as T.Limit too."""
-    now = _number(block, "Temperature", "GPU T.Limit Temp")
-    slowdown = _number(block, "Temperature", "GPU Slowdown T.Limit Temp")
-    if isinstance(now, Unavailable) or isinstance(slowdown, Unavailable):
-        return now
-    return now - slowdown
+def _fields(block: _Block) -> Fields:
+    found = {"pci.bus_id": block.pci}
+    for name, paths in _PATHS.items():
+        texts = [block.values[path] for path in paths if path in block.values]
+        if texts:
+            found[name] = next((text for text in texts if refusal(text) is None), texts[0])
+    for which, key in (("current", "Current"), ("max", "Max")):
+        lanes = block.values.get((*_LINK, "Link Width", key))
+        if lanes is not None:
+            found[f"pcie.link.width.{which}"] = lanes.removesuffix("x")
+    for kind, words in (("uncorrected", ("Uncorrectable", "Double Bit")), ("corrected", ("Correctable", "Single Bit"))):
+        for period in ("Volatile", "Aggregate"):
+            total = _errors(block, period, words)
+            if total is not None:
+                found.setdefault(f"ecc.errors.{kind}.{period.lower()}.total", f"{total:.0f}")
+    return found
 
 
-def _reasons(block: Block) -> int | Unavailable:
-    for heading in _REASONS:
-        states = {bit: block.get((heading, *path)) for path, bit in _BITS.items()}
-        if any(state is not None for state in states.values()):
-            return sum(bit for bit, state in states.items() if state == "Active")
-    return _MISSING
-
-
-def _uncorrectable(block: Block) -> float | Unavailable:
-    """All uncorrectable errors since the driver was loaded; the kinds of memory differ between generations."""
+def _errors(block: _Block, period: str, words: tuple[str, str]) -> float | None:
+    """All errors of a kind; the kinds of memory differ between generations."""
+    new, old = words
+    total = number(block.values.get(("ECC Errors", period, old, "Total")))
+    if not isinstance(total, Unavailable):
+        return total
     found = [
         value
-        for path in block
-        if path[:2] == ("ECC Errors", "Volatile") and "Uncorrectable" in path[-1]
-        and not isinstance(value := _number(block, *path), Unavailable)
+        for path, text in block.values.items()
+        if path[:2] == ("ECC Errors", period) and len(path) == 3 and f" {new}" in path[-1]
+        and not isinstance(value := number(text), Unavailable)
     ]  # fmt: skip
-    return sum(found) if found else _MISSING
+    return sum(found) if found else None
 
 
-def _processes(block: Block) -> tuple[GpuProcess, ...] | Unavailable:
-    # Blocks of several processes repeat their keys, of which only the first is kept: their number is not known.
-    return _MISSING
-
-
-def _power(block: Block, *names: str) -> float | Unavailable:
-    return _first(block, *((heading, name) for name in names for heading in _POWER))
-
-
-def _first(block: Block, *paths: tuple[str, ...]) -> float | Unavailable:
-    values = (_number(block, *path) for path in paths)
-    return next((value for value in values if not isinstance(value, Unavailable)), _MISSING)
-
-
-def _number(block: Block, *path: str) -> float | Unavailable:
-    """A number in base units; unavailable for `N/A`, a missing key, or anything else."""
-    text = block.get(path, "")
-    found = _NUMBER.match(text)
-    if not found:
-        return _MISSING
-    unit = text[found.end() :].strip()
-    return float(found[0]) * _FACTORS.get(unit, 1.0)
-
-
-def _lanes(block: Block, which: str) -> float | Unavailable:
-    """PCIe lanes of `16x`."""
-    found = re.fullmatch(r"(\d{1,2})x", block.get(("PCI", "GPU Link Info", "Link Width", which), ""))
-    return float(found[1]) if found else _MISSING
-
-
-def _flag(block: Block, *path: str) -> float | Unavailable:
-    return {"Yes": 1.0, "No": 0.0}.get(block.get(path, ""), _MISSING)
-
-
-def _text(block: Block, *path: str) -> str | Unavailable:
-    text = block.get(path, "")
-    return text if text and text != "N/A" else _MISSING
-
-
-def _time(text: str, otherwise: float) -> float:
-    """`Thu Jan 15 02:04:13 2026`, taken as UTC."""
-    try:
-        return datetime.strptime(text, "%a %b %d %H:%M:%S %Y").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        return otherwise
+def _processes(block: _Block) -> tuple[GpuProcess, ...] | Unavailable:
+    if block.values.get(("Processes",)) == "None":
+        return ()
+    found = []
+    for one in block.processes:
+        pid, memory = number(one.get("Process ID")), number(one.get("Used GPU Memory"))
+        if not isinstance(pid, Unavailable):
+            known = None if isinstance(memory, Unavailable) else memory
+            found.append(GpuProcess(int(pid), known, one.get("Name", "")))
+    return tuple(found) or MISSING
 
 
 FORMAT = TextFormat(
@@ -211,6 +208,7 @@ FORMAT = TextFormat(
     begins=re.compile(r"^=+ ?NVSMI LOG ?=+"),
     confirms=re.compile(r"^GPU [0-9A-Fa-f]{4,8}:", re.MULTILINE),
     read=read,
-    provides=frozenset(SIGNALS),
+    provides=PROVIDES,
     contains_times=True,
+    repeats=True,
 )

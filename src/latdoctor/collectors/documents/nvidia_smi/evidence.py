@@ -1,0 +1,214 @@
+"""The states of GPUs in a text as evidence: the readings that NVML would give, series where there are times, and what
+the driver could not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from latdoctor.collectors.documents.nvidia_smi.fields import FURTHER, PARTIAL, Fields, GpuState, device_of, sample_of
+from latdoctor.collectors.documents.nvidia_smi.values import refusal
+from latdoctor.collectors.documents.text_format import Section
+from latdoctor.collectors.gpu_access import ACCESS_ERROR, AccessFailure
+from latdoctor.collectors.nvml import SIGNALS
+from latdoctor.collectors.nvml.evidence import record_evidence
+from latdoctor.collectors.nvml.readings import QUANTITIES
+from latdoctor.collectors.nvml.samples import (
+    MAX_GPUS,
+    SCHEMA_VERSION,
+    GpuDevice,
+    GpuSample,
+    Number,
+    NvmlCode,
+    NvmlRecord,
+    Text,
+    Unavailable,
+)
+from latdoctor.evidence.model import Event, Evidence, Gap, Reading, Series, Window
+
+GPU_LOST, PROCESS_MEMORY = "log.gpu_lost", "gpu.process_memory"
+PROVIDES = frozenset({*SIGNALS, *FURTHER, ACCESS_ERROR, GPU_LOST, PROCESS_MEMORY})
+MAX_STATES = 200_000
+_MAX_PROCESSES = 64
+_SERIES = {
+    "gpu.utilization",
+    "gpu.memory_used",
+    "gpu.memory_used_ratio",
+    "gpu.sm_clock",
+    "gpu.sm_clock_ratio",
+    "gpu.temperature",
+    "gpu.temperature_margin",
+    "gpu.power",
+    "gpu.power_ratio",
+    "gpu.throttle.thermal",
+    "gpu.throttle.sw_power_cap",
+    "gpu.throttle.hw_slowdown",
+    "gpu.ecc.uncorrectable",
+}
+_FURTHER_SERIES = {"gpu.memory_utilization", "gpu.memory_temperature", "gpu.clock.memory", "gpu.pcie.rx_rate"}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a text says of the machine. `expected`: how many GPUs it says that there are; None if it does not."""
+
+    driver: Text
+    cuda: Text
+    expected: int | None = None
+
+
+def evidence_of(states: Sequence[GpuState], machine: Machine, section: Section) -> Evidence:
+    """What `states` show, in the order of the text. Raises ValueError where there is none."""
+    if not states:
+        raise ValueError("it lists no GPU")
+    by_gpu: dict[int, list[GpuState]] = {}
+    for state in states[:MAX_STATES]:
+        by_gpu.setdefault(state.index, []).append(state)
+    if len(by_gpu) > MAX_GPUS:
+        raise ValueError(f"it lists more than {MAX_GPUS} GPUs")
+    timed = {index: _in_order(found, section.taken_at) for index, found in sorted(by_gpu.items())}
+    devices = {index: device_of(index, _joined(found)) for index, found in by_gpu.items()}
+    samples = {index: [sample_of(state, state.time or 0.0) for state in found] for index, found in timed.items()}
+    record = NvmlRecord(
+        SCHEMA_VERSION,
+        machine.driver,
+        machine.cuda,
+        None,
+        (),
+        tuple(devices[index] for index in timed),
+        tuple(sample for found in samples.values() for sample in found),
+    )
+    parts = [_corrected(record_evidence(record, section.artifact), machine)]
+    for index, found in timed.items():
+        parts.append(_further(index, found, section))
+        parts.append(_curves(index, devices[index], found, samples[index], section))
+        parts.append(_failures(index, found, section))
+    return _without_false_gaps(Evidence.merge(parts))
+
+
+def _in_order(states: Iterable[GpuState], taken_at: float) -> list[GpuState]:
+    """By their times; those of a text without times are all of the moment at which it was read."""
+    found = [state if state.time is not None else _at(state, taken_at) for state in states]
+    return sorted(found, key=lambda state: state.time or 0.0)
+
+
+def _at(state: GpuState, time: float) -> GpuState:
+    return GpuState(state.index, state.fields, time, state.processes)
+
+
+def _joined(states: Sequence[GpuState]) -> Fields:
+    """The fields of all states; the last value of each that has one."""
+    found: dict[str, str] = {}
+    for state in states:
+        found.update({name: text for name, text in state.fields.items() if refusal(text) is None or name not in found})
+    return found
+
+
+def _corrected(found: Evidence, machine: Machine) -> Evidence:
+    """The number of GPUs that the text itself names replaces the number that it lists."""
+    if machine.expected is None:
+        return found
+    kept = tuple(one for one in found.readings if one.signal != "gpu.count_expected")
+    origin = next(one.origin for one in found.readings if one.signal == "gpu.count")
+    counted = Reading("gpu.count_expected", "node/local", float(machine.expected), origin)
+    return Evidence(found.subjects, (*kept, counted), gaps=found.gaps)
+
+
+def _further(index: int, states: Sequence[GpuState], section: Section) -> Evidence:
+    subject, origin = f"gpu/{index}", section.origin(place=f"line {section.first_line}, GPU {index}")
+    window = Window(states[0].time, states[-1].time)
+    readings = []
+    partial = {signal: read for signal, read in PARTIAL.items() if not _has_all_reasons(states)}
+    for signal, read in {**FURTHER, **partial}.items():
+        values = _numbers(read(state.fields) for state in states)
+        if values:
+            value = sum(values) / len(values) if "throttle" in signal or "utilization" in signal else values[-1]
+            value = max(values) if signal == "gpu.memory_temperature" else value
+            readings.append(Reading(signal, subject, value, origin, window))
+    processes = states[-1].processes
+    for process in () if isinstance(processes, Unavailable) else processes[:_MAX_PROCESSES]:
+        if process.memory is not None:
+            labels = (("process", process.name or str(process.pid)),)
+            readings.append(Reading(PROCESS_MEMORY, subject, process.memory, origin, window, labels))
+    return Evidence(readings=tuple(readings))
+
+
+def _has_all_reasons(states: Sequence[GpuState]) -> bool:
+    return any(not isinstance(sample_of(state, 0.0).clock_reasons, Unavailable) for state in states[:1])
+
+
+def _numbers(values: Iterable[Number]) -> list[float]:
+    return [value for value in values if not isinstance(value, Unavailable)]
+
+
+def _curves(
+    index: int, device: GpuDevice, states: Sequence[GpuState], samples: Sequence[GpuSample], section: Section
+) -> Evidence:
+    """The samples over time where the text has at least two moments."""
+    times = [sample.time for sample in samples]
+    if len(set(times)) < 2 or len(set(times)) < len(times):
+        return Evidence()
+    origin = section.origin(place=f"line {section.first_line}, GPU {index}")
+
+    def curve(signal: str, values: Sequence[Number]) -> Iterator[Series]:
+        known = [(time, value) for time, value in zip(times, values, strict=True) if not isinstance(value, Unavailable)]
+        if len(known) >= 2:
+            moments, numbers = zip(*known, strict=True)
+            yield Series(signal, f"gpu/{index}", tuple(moments), tuple(numbers), origin)
+
+    found: list[Series] = []
+    for quantity in QUANTITIES:
+        if quantity.signal in _SERIES:
+            found += curve(quantity.signal, [quantity.read(device, sample) for sample in samples])
+    reads: dict[str, Callable[[Fields], Number]] = {name: FURTHER[name] for name in _FURTHER_SERIES}
+    for signal, read in reads.items():
+        found += curve(signal, [read(state.fields) for state in states])
+    return Evidence(series=tuple(found))
+
+
+def _failures(index: int, states: Sequence[GpuState], section: Section) -> Evidence:
+    """Fields that the driver could not read, once for each kind of failure."""
+    events: dict[AccessFailure, Event] = {}
+    for state in states:
+        bad = {name: why for name, text in state.fields.items() if (why := refusal(text)) and why.status in _FAILED}
+        kinds: dict[AccessFailure, list[str]] = {}
+        for name, why in bad.items():
+            kinds.setdefault(_FAILED[NvmlCode(why.status or NvmlCode.UNKNOWN)], []).append(name)
+        for kind, names in kinds.items():
+            fields: dict[str, float | str] = {"kind": kind, "fields": ", ".join(sorted(names)[:8])}
+            where = section.origin(place=f"line {section.first_line}, GPU {index}")
+            events.setdefault(kind, Event(ACCESS_ERROR, f"gpu/{index}", where, fields, state.time))
+    if not events:
+        return Evidence()
+    lost = events.get(AccessFailure.GPU_LOST)
+    if lost is None:
+        return Evidence(events=tuple(events.values()))
+    gone = Event(GPU_LOST, lost.subject, lost.origin, {}, lost.time, "GPU is lost")
+    return Evidence(events=(*events.values(), gone))
+
+
+_FAILED = {
+    NvmlCode.UNKNOWN: AccessFailure.UNREADABLE_FIELD,
+    NvmlCode.GPU_IS_LOST: AccessFailure.GPU_LOST,
+    NvmlCode.RESET_REQUIRED: AccessFailure.RESET_REQUIRED,
+}
+
+
+def _without_false_gaps(found: Evidence) -> Evidence:
+    """Without the gaps for signals that another field of the same text gives after all."""
+    known = {(one.subject, one.signal) for one in found.readings}
+    return Evidence(
+        found.subjects,
+        found.readings,
+        found.series,
+        events=found.events,
+        gaps=tuple(kept for gap in found.gaps if (kept := _narrowed(gap, known)) is not None),
+    )
+
+
+def _narrowed(gap: Gap, known: set[tuple[str, str]]) -> Gap | None:
+    left = tuple(signal for signal in gap.signals if (gap.subject or "", signal) not in known)
+    if gap.signals and not left:
+        return None
+    return Gap(gap.source, gap.reason, left, gap.subject, gap.next_step, gap.origin, gap.code)
