@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from bench.harness import arguments, log, markdown, print_result
 from latdoctor import __version__
+from latdoctor.cli.collect_and_diagnose import collect_bundle_now, diagnosis_of, rule_set, seen
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.session import collect_bundle_now, diagnosis_of, rule_set, seen
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError
 from latdoctor.evidence import baseline as baselines

@@ -16,7 +16,7 @@ from unittest import mock
 
 import typer.main
 
-from latdoctor.cli import config
+from latdoctor.cli import config_file
 from latdoctor.cli.main import app, main
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.confusable_causes import confusable_pairs
@@ -51,7 +51,7 @@ def pages() -> dict[str, str]:
         "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": reference_pages.page(),
         "configuration.md": _configuration_page(),
-        "latdoctor.yaml.schema.json": json.dumps(config.schema(), indent=1) + "\n",
+        "latdoctor.yaml.schema.json": json.dumps(config_file.schema(), indent=1) + "\n",
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }
 
@@ -61,9 +61,9 @@ def _configuration_page() -> str:
         "# Configuration",
         "latdoctor reads ./latdoctor.yaml, else ~/.config/latdoctor/latdoctor.yaml. `docs/generate.py`\n"
         "writes this page and [latdoctor.yaml.schema.json](latdoctor.yaml.schema.json)\n"
-        "from the types in `cli/config.py`.",
+        "from the types in `cli/config_file.py`.",
     ]
-    definitions = config.schema()["$defs"]
+    definitions = config_file.schema()["$defs"]
     for heading, name in (("targets.NAME", "TargetConfig"), ("slo", "SloConfig"), ("notify.NAME", "ReceiverConfig")):
         rows = [
             f"| `{key}` | {value.get('description', '')} | {_example(value)} |"

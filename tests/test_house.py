@@ -90,7 +90,7 @@ UNUSED_BY_DIAGNOSE = (
     *(package for package in HEAVY if package not in ("numpy", "diptest", "zstandard")),
     "asyncio", "http.client", "jinja2", "sqlite3", "ssl",
     "latdoctor.evaluation", "latdoctor.evidence.redaction", "latdoctor.incident", "latdoctor.lab", "latdoctor.load",
-    "latdoctor.notify.dispatcher", "latdoctor.remediation.actions", "latdoctor.report.html",
+    "latdoctor.notify.journaled_delivery", "latdoctor.remediation.actions", "latdoctor.report.html",
 )  # fmt: skip
 READ_BY_DIAGNOSE = {"host", "prometheus"}  # the kinds of artifacts in that bundle
 

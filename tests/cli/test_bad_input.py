@@ -258,7 +258,9 @@ def test_a_folder_that_may_not_be_written_is_told_before_the_look(
 ) -> None:
     """Permissions do not stop root, so the refusal is made."""
     monkeypatch.setattr("os.access", lambda path, mode: Path(path).name != "sealed")
-    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", lambda *_, **__: pytest.fail("collected in vain"))
+    monkeypatch.setattr(
+        "latdoctor.cli.collect_and_diagnose.collect_bundle", lambda *_, **__: pytest.fail("collected in vain")
+    )
     Path("sealed").mkdir()
     outcome = run([*command.split(), "sealed/look", "--log", "kern.log"])
     assert (outcome.code, outcome.out) == (2, "")

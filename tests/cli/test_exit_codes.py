@@ -168,7 +168,9 @@ def test_notices_go_to_stderr_and_the_answer_to_stdout(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("command", ["diagnose --keep", "collect --to"])
 def test_a_bundle_that_exists_is_told_of_before_the_look(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", lambda *_, **__: pytest.fail("collected in vain"))
+    monkeypatch.setattr(
+        "latdoctor.cli.collect_and_diagnose.collect_bundle", lambda *_, **__: pytest.fail("collected in vain")
+    )
     outcome = run([*command.split(), "quiet.log", "--log", "quiet.log"])
     assert outcome.code == 2
     assert "quiet.log: already exists" in outcome.err
@@ -190,7 +192,7 @@ def _interrupted(*_: object, **__: object) -> None:
 def test_interrupting_the_look_says_what_is_not_kept(
     arguments: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.collect_bundle", _interrupted)
+    monkeypatch.setattr("latdoctor.cli.collect_and_diagnose.collect_bundle", _interrupted)
     before = sorted(Path().iterdir())
     outcome = run([*arguments.split(), "--log", "quiet.log"])
     assert (outcome.code, outcome.out) == (130, "")
@@ -208,13 +210,13 @@ def test_interrupting_the_writing_leaves_no_half_bundle(name: str, monkeypatch: 
 
 
 def test_interrupting_after_the_writing_says_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.case_of", _interrupted)
+    monkeypatch.setattr("latdoctor.cli.collect_and_diagnose.case_of", _interrupted)
     outcome = run(["diagnose", "--keep", "look", "--log", "quiet.log"])
     assert (outcome.code, outcome.err) == (130, "latdoctor: interrupted; look was written and is kept\n")
     assert run(["bundle", "inspect", "look"]).code == 0
 
 
 def test_interrupting_another_command_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("latdoctor.cli.session.rule_set", _interrupted)
+    monkeypatch.setattr("latdoctor.cli.collect_and_diagnose.rule_set", _interrupted)
     outcome = run(["rules", "list"])
     assert (outcome.code, outcome.out, outcome.err) == (130, "", "latdoctor: interrupted\n")

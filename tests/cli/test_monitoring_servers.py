@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.prometheus import discovery
 from latdoctor.collectors.prometheus.collector import READER
-from latdoctor.collectors.promql.recognise_monitoring import (
+from latdoctor.collectors.promql.recognise_monitoring_server import (
     MonitoringKind,
     MonitoringServer,
     ScrapedService,

@@ -28,7 +28,7 @@ from latdoctor.remediation.guards import MAX_EVIDENCE_AGE
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Target
-from latdoctor.report.run_summary import of_result
+from latdoctor.report.remediation_steps import of_result
 from tests.cli.admin_server import Admin, admin
 from tests.cli.running import diagnosed, run
 

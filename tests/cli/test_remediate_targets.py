@@ -8,7 +8,7 @@ import pytest
 
 from latdoctor import pipeline
 from latdoctor.cli import remediate_targets
-from latdoctor.cli.config import TargetSettings
+from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.remediate_targets import choose_targets
 from latdoctor.errors import OperationError
 from latdoctor.remediation import target

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.cli.session import diagnosis_of
+from latdoctor.cli.collect_and_diagnose import diagnosis_of
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.evidence.bundle import Artifact

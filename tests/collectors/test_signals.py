@@ -7,7 +7,7 @@ import pytest
 from latdoctor.collectors import host, nvml, tensorrt, torch_memory, torch_trace
 from latdoctor.collectors.host import cgroup_limits, machine, process
 from latdoctor.collectors.nvml import readings
-from latdoctor.collectors.tensorrt import engine
+from latdoctor.collectors.tensorrt import engine_figures
 from latdoctor.collectors.torch_memory import evidence as memory
 from latdoctor.collectors.torch_trace import evidence as trace
 
@@ -23,7 +23,7 @@ READ = {
     "nvml": (nvml.GPU_SIGNALS, [quantity.signal for quantity in readings.QUANTITIES]),
     "tensorrt": (
         tensorrt.SIGNALS,
-        [f"engine.{kind}.{what}" for kind in (*engine.KINDS, "fallback") for what in ("count", "time_share")],
+        [f"engine.{kind}.{what}" for kind in (*engine_figures.KINDS, "fallback") for what in ("count", "time_share")],
     ),
     "torch_memory": (torch_memory.SIGNALS, [*memory._HELD, *memory._LIFE, *memory._GROWN, *memory._HISTORY]),
     "torch_trace": (torch_trace.SIGNALS, [*trace._KERNELS, *trace._CALLS, *trace._COPIES, *trace._ALLOCATIONS]),

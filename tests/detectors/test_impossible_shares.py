@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors import derive
-from latdoctor.detectors.derived_ratios import drop_impossible_shares
+from latdoctor.detectors.derived_readings import drop_impossible_shares
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series
 
 NAN = float("nan")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.detectors.derived_ratios import process_starts
+from latdoctor.detectors.derived_readings import process_starts
 from latdoctor.detectors.onset import highest_run, onsets
 from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Series, Window
 

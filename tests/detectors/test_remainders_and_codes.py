@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from latdoctor.detectors.derived_ratios import derived_remainders, model_properties
+from latdoctor.detectors.derived_readings import derived_remainders, model_properties
 from latdoctor.evidence.model import Evidence, Origin, Reading, Value, Window
 
 

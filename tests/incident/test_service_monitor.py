@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from latdoctor.cli.collect_and_diagnose import rule_set
 from latdoctor.cli.listen import ServiceMonitor
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.session import rule_set
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.incident import events
 from latdoctor.incident.alert_intake import IncidentTemplate, Intake

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from latdoctor.lab.http_server import ConnectionLimits, HttpServer, allow_files, fitting
+from latdoctor.lab.hardened_http_server import ConnectionLimits, HttpServer, allow_files, fitting
 
 PATIENCE = 10.0  # seconds after which a test gives up: nothing is measured with it
 SHORT = 0.05

@@ -10,7 +10,7 @@ from typing import Any
 
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry
-from latdoctor.notify.receiver import Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import Receiver, ReceiverKind
 
 CASES = Path(__file__).parent / "cases"
 STORIES = tuple(sorted(path.stem for path in CASES.glob("*.json")))

@@ -24,7 +24,7 @@ from latdoctor.incident.state import Incident
 from latdoctor.notify import pagerduty, slack, webhook
 from latdoctor.notify.messages import INCOMPLETE, SEVERITIES, Notice, notices, of_alert, of_level, worst
 from latdoctor.notify.outbox import MAKERS
-from latdoctor.notify.receiver import MASK, NOTICE_KINDS, Message, NoticeKind, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import MASK, NOTICE_KINDS, Message, NoticeKind, Receiver, ReceiverKind
 from tests.notify import incident_cases as stories
 from tests.notify.incident_cases import RECEIVERS, STORIES
 

@@ -13,7 +13,7 @@ from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import Moment
 from latdoctor.notify.messages import SopNotices, StageNotice, notices
 from latdoctor.notify.outbox import FORGOTTEN, FRESH, MOST, due_for, due_for_all, due_messages, seconds_since
-from latdoctor.notify.receiver import Message, NoticeKind, Receiver
+from latdoctor.notify.receiver_config import Message, NoticeKind, Receiver
 from tests.notify import incident_cases as stories
 from tests.notify.incident_cases import RECEIVERS, at
 

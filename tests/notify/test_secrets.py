@@ -12,7 +12,7 @@ import pytest
 
 from latdoctor.errors import UsageError
 from latdoctor.http.client import Secret
-from latdoctor.notify.receiver import MASK, Message, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import MASK, Message, Receiver, ReceiverKind
 from latdoctor.notify.transport import Keys, load_keys, signature, signed_request
 
 CANARY = "c4n4ryc4n4ryc4n4ryc4n4ryc4n4ry12"  # 32 letters and digits, as a routing key

@@ -9,7 +9,7 @@ from latdoctor.incident.sop import loader
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.notify.messages import NO_NOTICES
 from latdoctor.notify.outbox import due_messages, minutes, sop_notices
-from latdoctor.notify.receiver import NoticeKind, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import NoticeKind, Receiver, ReceiverKind
 from tests.notify import incident_cases as stories
 from tests.notify.incident_cases import at
 

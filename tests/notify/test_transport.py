@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from latdoctor.http.client import Secret
-from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import Message, Receiver, ReceiverKind
 from latdoctor.notify.transport import LONGEST_ASKED, AttemptResult, Keys, attempt, pause, retry_after
 from latdoctor.sanitize import clean
 from tests.http.stub_server import Serve, answering, dripping, hangs, serving

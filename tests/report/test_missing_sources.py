@@ -7,7 +7,7 @@ import pytest
 
 from latdoctor.diagnosis.codes import CheckStatus, ReasonCode
 from latdoctor.diagnosis.result import Diagnosis, Reason
-from latdoctor.report import presenter
+from latdoctor.report import diagnosis_text
 
 SERVER, LOG = "--server URL (or --metrics FILE)", "--log FILE"
 NO_SOURCE = Reason(ReasonCode.SOURCE_NOT_GIVEN, f"needs {SERVER} or {LOG}", (SERVER, LOG))
@@ -38,10 +38,10 @@ def with_reasons(diagnosis: Diagnosis, *reasons: tuple[Reason, ...]) -> Diagnosi
 def test_only_a_missing_source_is_folded(reasons: tuple[Reason, ...], folded: bool, diagnosis: Diagnosis) -> None:
     (check,) = with_reasons(diagnosis, reasons).checks
     assert check.source_missing is folded
-    assert bool(presenter.summary(with_reasons(diagnosis, reasons))) is folded
+    assert bool(diagnosis_text.summary(with_reasons(diagnosis, reasons))) is folded
 
 
 def test_the_summary_counts_what_each_source_would_show(diagnosis: Diagnosis) -> None:
     only_log = Reason(ReasonCode.SOURCE_NOT_GIVEN, f"needs {LOG}", (LOG,))
     found = with_reasons(diagnosis, (NO_SOURCE,), (NO_SOURCE,), (only_log,), (GAP,), (NOT_SHOWN,))
-    assert presenter.summary(found) == f"no source for 3 checks: {LOG} would show 3 of them, {SERVER} 2"
+    assert diagnosis_text.summary(found) == f"no source for 3 checks: {LOG} would show 3 of them, {SERVER} 2"

@@ -24,6 +24,7 @@ from latdoctor.incident.timeline_model import Timeline
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.report import machine_formats
+from latdoctor.report.diagnosis_text import EvidenceKind, EvidenceLine, TierLine
 from latdoctor.report.html import diagnosis_page, incident_page, measurements, render
 from latdoctor.report.html.page_model import (
     AnswerLine,
@@ -47,7 +48,6 @@ from latdoctor.report.html.page_model import (
     Tone,
 )
 from latdoctor.report.html.snapshots import AFTER, AT_WORST, Snapshot, chosen, unix
-from latdoctor.report.presenter import EvidenceKind, EvidenceLine, TierLine
 from latdoctor.sanitize import clean
 from tests.cli.running import run
 from tests.incident.scenarios import RUN, Log, carried_out, diagnosed, long, promo_rush

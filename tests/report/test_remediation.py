@@ -19,7 +19,7 @@ from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Target
 from latdoctor.report import remediation
 from latdoctor.report.remediation_plan import Planned
-from latdoctor.report.run_summary import of_result
+from latdoctor.report.remediation_steps import of_result
 
 HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
 CHANGE = Change("scheduler", "server.config.set", "http://x/admin/config", (Field("a", "old", HOSTILE),), "restore")

@@ -10,7 +10,12 @@ import pytest
 from rich.cells import cell_len
 
 from latdoctor.collectors.base import Availability, SourceAvailability
-from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, MonitoringServer, ScrapedService, watched
+from latdoctor.collectors.promql.recognise_monitoring_server import (
+    MonitoringKind,
+    MonitoringServer,
+    ScrapedService,
+    watched,
+)
 from latdoctor.report import preflight, targets
 from latdoctor.report.fit_to_screen import Line
 from latdoctor.report.targets import ConfiguredTarget, FoundServer, TargetList

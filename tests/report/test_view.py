@@ -15,8 +15,8 @@ from latdoctor.conditions.evaluator import FAILS, HOLDS
 from latdoctor.diagnosis import document
 from latdoctor.diagnosis.result import Diagnosis, RuledOut
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
-from latdoctor.report import markdown, presenter
-from latdoctor.report.presenter import gap_lines, unexplained
+from latdoctor.report import diagnosis_text, markdown
+from latdoctor.report.diagnosis_text import gap_lines, unexplained
 from latdoctor.units import percent
 from tests.cli.running import run
 
@@ -47,13 +47,13 @@ def test_a_named_cause_comes_with_the_next_look_and_its_cost(incident: str) -> N
 def test_where_nothing_is_left_to_look_at_that_is_said(diagnosis: Diagnosis) -> None:
     assert diagnosis.answer.causes
     said = "no other source would change this ranking"
-    assert said not in presenter.next_steps(diagnosis)
-    assert said in presenter.next_steps(msgspec.structs.replace(diagnosis, next_looks=()))
+    assert said not in diagnosis_text.next_steps(diagnosis)
+    assert said in diagnosis_text.next_steps(msgspec.structs.replace(diagnosis, next_looks=()))
 
 
 @given(st.text(max_size=200), st.integers(5, 60))
 def test_a_shortened_name_fits_and_keeps_its_ends(name: str, width: int) -> None:
-    short = presenter.shortened(name, width)
+    short = diagnosis_text.shortened(name, width)
     assert cell_len(short) <= width + 1
     cuts = [place for place, char in enumerate(short) if char == "…"]
     kept = [(name.startswith(short[:place]), name.endswith(short[place + 1 :])) for place in cuts]
@@ -71,7 +71,7 @@ def test_a_shortened_name_fits_and_keeps_its_ends(name: str, width: int) -> None
     ],
 )
 def test_long_lists_of_codes_are_cut(condition: str, shown: str) -> None:
-    assert presenter.listed(condition) == shown
+    assert diagnosis_text.listed(condition) == shown
 
 
 def test_the_evidence_tells_the_time_of_all_its_pieces() -> None:
@@ -100,7 +100,7 @@ def test_what_fired_shows_the_numbers_that_hold(diagnosis: Diagnosis) -> None:
         ("fired", (fails,), ["failed"]),
         ("clear", (fails, holds), ["failed", "held"]),
     ):
-        told = presenter.details(msgspec.structs.replace(check, status=status, atoms=atoms))
+        told = diagnosis_text.details(msgspec.structs.replace(check, status=status, atoms=atoms))
         assert [line.split(" = ")[1].split(" (limit")[0] for line in told] == shown
 
 
@@ -112,9 +112,9 @@ def test_an_answer_that_names_nothing_tells_what_is_nearest(
 ) -> None:
     first = msgspec.structs.replace(diagnosis.causes[0], named=False, probability=probability)
     answer = msgspec.structs.replace(diagnosis.answer, kind="unexplained", causes=())
-    line = presenter.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=(first,)))
+    line = diagnosis_text.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=(first,)))
     assert line == "no cause of the catalogue explains the findings" + message.format(first=first.id)
-    assert "nearest" not in presenter.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=()))
+    assert "nearest" not in diagnosis_text.answer_line(msgspec.structs.replace(diagnosis, answer=answer, causes=()))
 
 
 def test_what_is_unexplained_tells_what_it_fits_and_what_rules_that_out(diagnosis: Diagnosis) -> None:

@@ -37,9 +37,9 @@ def record(
 
     Exit codes: 0 recorded · 1 a source that was requested could not be read · 2 usage, or an invalid bundle.
     """
+    from latdoctor.cli.collect_and_diagnose import compared, now, seen
     from latdoctor.cli.collect_options import check_no_sources_beside, check_sources_read, print_gaps, print_left_out
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.session import compared, now, seen
     from latdoctor.errors import OperationError
     from latdoctor.evidence import baseline as baselines
     from latdoctor.pipeline import case
@@ -69,8 +69,8 @@ def _diagnose(bundle: Path | None, sources: SourceOptions, baseline: Path) -> st
 
 def _warn_if_unhealthy(case: Case) -> None:
     """Print why this is not a healthy time, if it is not."""
+    from latdoctor.cli.collect_and_diagnose import rule_set, stamp
     from latdoctor.cli.console import notice_console
-    from latdoctor.cli.session import rule_set, stamp
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.diagnosis.rule_schema import SEVERITIES
     from latdoctor.report.comparison import answered
@@ -84,8 +84,8 @@ def _warn_if_unhealthy(case: Case) -> None:
 
 @contextmanager
 def _collected(bundle: Path | None, sources: options.SourceOptions) -> Iterator[CollectedEvidence]:
+    from latdoctor.cli.collect_and_diagnose import collect_evidence
     from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence, check_no_collect_options
-    from latdoctor.cli.session import collect_evidence
     from latdoctor.evidence.bundle_files import opened
 
     if bundle is None:
@@ -138,9 +138,9 @@ def compare(
     """
     from dataclasses import replace
 
+    from latdoctor.cli.collect_and_diagnose import rule_set, seen, stamp
     from latdoctor.cli.collect_options import check_no_sources_beside, check_sources_read, print_gaps
-    from latdoctor.cli.comparison import print_comparison
-    from latdoctor.cli.session import rule_set, seen, stamp
+    from latdoctor.cli.print_comparison import print_comparison
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence import baseline as baselines
     from latdoctor.evidence.diff import differences, values

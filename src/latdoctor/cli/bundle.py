@@ -79,8 +79,8 @@ def diff(
 
     Exit codes: 0 shown · 2 not a bundle, or one that was changed.
     """
-    from latdoctor.cli.comparison import print_comparison
-    from latdoctor.cli.session import case_of, rule_set, stamp
+    from latdoctor.cli.collect_and_diagnose import case_of, rule_set, stamp
+    from latdoctor.cli.print_comparison import print_comparison
     from latdoctor.diagnosis.comparison import contrast
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence.bundle_files import opened

@@ -53,13 +53,13 @@ def collect_or_open(path: Path | None, sources: SourceOptions, need: BaselineNee
     """The saved bundle at `path`, or evidence collected now."""
     from dataclasses import replace
 
+    from latdoctor.cli.collect_and_diagnose import collect_evidence
     from latdoctor.cli.collect_options import (
         CollectedEvidence,
         check_no_collect_options,
         check_no_sources_beside,
         with_slo_options,
     )
-    from latdoctor.cli.session import collect_evidence
     from latdoctor.evidence.baseline import load
     from latdoctor.evidence.bundle_files import opened
 

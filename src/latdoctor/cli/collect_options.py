@@ -13,7 +13,7 @@ from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.urls import server, servers_name
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import CollectRequest
-from latdoctor.collectors.pipes import display, is_stream, shown_name
+from latdoctor.collectors.piped_input import display, is_stream, shown_name
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.baseline import load as load_baseline
@@ -25,7 +25,7 @@ from latdoctor.sanitize import clean
 from latdoctor.units import parse_duration, parse_share, parse_span
 
 if TYPE_CHECKING:
-    from latdoctor.cli.config import TargetSettings
+    from latdoctor.cli.config_file import TargetSettings
     from latdoctor.collectors.prometheus.discovery import DiscoveredPage
     from latdoctor.evidence.redaction.redactor import Redactor
 
@@ -117,7 +117,7 @@ def _answered(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
 
 def _check_not_monitoring(failed: Iterable[Source]) -> None:
     """Raises OperationError where the address of a server is that of a Prometheus or an Alertmanager."""
-    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, identify
+    from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringKind, identify
 
     for source in failed:
         if source.collector != "prometheus" or not source.place.startswith(("http://", "https://")):
@@ -284,7 +284,7 @@ def with_slo_options(context: Context, sources: SourceOptions) -> Context:
 
 def settings_of(sources: SourceOptions) -> TargetSettings:
     """The configuration of the selected target. Raises UsageError."""
-    from latdoctor.cli.config import TargetSettings, targets
+    from latdoctor.cli.config_file import TargetSettings, targets
 
     if sources.any_source:
         return TargetSettings(name=sources.target)
@@ -351,7 +351,7 @@ def _pattern(sources: SourceOptions, settings: TargetSettings) -> str:
 
 def _this_machine(request: CollectRequest, sources: SourceOptions) -> tuple[CollectRequest, str]:
     """The default without sources: this machine's GPUs, its kernel, and the metrics pages on its ports."""
-    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, api_root, command_for
+    from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringKind, api_root, command_for
 
     pages = local_pages()
     servers = tuple(page.url for page in pages if page.dialects)

@@ -155,7 +155,7 @@ def _run(seed: int, keep: Path | None, machine: BusyMachine) -> int:
 def _incident(session: _Session, begun: float, incident: float, keep: Path | None, machine: BusyMachine) -> int:
     """Diagnoses the healthy server, then the incident, and runs the playbook. Returns the exit code."""
     from latdoctor import __version__
-    from latdoctor.cli.session import diagnosis_of, rule_set
+    from latdoctor.cli.collect_and_diagnose import diagnosis_of, rule_set
     from latdoctor.evidence.bundle_files import save
     from latdoctor.pipeline import remedy_of
     from latdoctor.report import console
@@ -221,7 +221,7 @@ def _print_client_figures(screen: Console, result: LoadResult, before: str, *, v
 
 def _look(session: _Session) -> Bundle:
     """Collects what `latdoctor diagnose --server URL --pid N --slo 500ms` collects."""
-    from latdoctor.cli.session import collect_bundle_now
+    from latdoctor.cli.collect_and_diagnose import collect_bundle_now
 
     return collect_bundle_now(session.sources)
 

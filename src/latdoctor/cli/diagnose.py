@@ -134,11 +134,11 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
     from msgspec import structs
 
     from latdoctor import output_file
+    from latdoctor.cli.collect_and_diagnose import case_of, exit_code, rule_set, stamp
     from latdoctor.cli.collect_options import BaselineNeed
     from latdoctor.cli.incident_journaling import record_diagnosis, record_unreadable
     from latdoctor.cli.incidents import print_similar_incident
     from latdoctor.cli.interrupt import interruptible
-    from latdoctor.cli.session import case_of, exit_code, rule_set, stamp
     from latdoctor.diagnosis.diagnose import diagnose as diagnose_case
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
@@ -158,12 +158,12 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
             case = case_of(kept.bundle, kept.requested)
         diagnosis = diagnose_case(case, chosen, stamp())
         if how.against:
-            from latdoctor.cli.compare_evidence import compare_with_bundle
+            from latdoctor.cli.diagnose_compare import compare_with_bundle
 
             compared = compare_with_bundle(case, diagnosis, how.against, chosen, sources)
             diagnosis = structs.replace(diagnosis, against=compared)
         elif pair := how.between or two_engines(case.evidence):
-            from latdoctor.cli.compare_evidence import compare_subjects
+            from latdoctor.cli.diagnose_compare import compare_subjects
 
             diagnosis = structs.replace(diagnosis, against=compare_subjects(case, pair, chosen))
         _print(diagnosis, how.output, verbose=how.verbose)
@@ -179,9 +179,9 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
 
 def _watch(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:
     """Diagnose repeatedly. Returns the exit code of the last one. Raises UsageError for options of a single one."""
+    from latdoctor.cli.collect_and_diagnose import rule_set
     from latdoctor.cli.diagnose_watch import watch
     from latdoctor.cli.incident_journaling import ChangeRecorder
-    from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
     from latdoctor.report.console import summary
 

@@ -28,8 +28,8 @@ def explain(
 
     Exit codes: 0 explained · 2 no such cause or finding, or an invalid rule.
     """
+    from latdoctor.cli.collect_and_diagnose import rule_set
     from latdoctor.cli.console import result_console
-    from latdoctor.cli.session import rule_set
     from latdoctor.errors import UsageError
 
     known = rule_set(rules or [])

@@ -16,6 +16,7 @@ import typer
 
 from latdoctor import pipeline
 from latdoctor.cli import options
+from latdoctor.cli.collect_and_diagnose import rule_set, stamp
 from latdoctor.cli.collect_options import (
     BaselineNeed,
     CollectedEvidence,
@@ -25,15 +26,14 @@ from latdoctor.cli.collect_options import (
     unread_reason,
     unread_sources,
 )
-from latdoctor.cli.config import TargetSettings, configuration
+from latdoctor.cli.config_file import TargetSettings, configuration
 from latdoctor.cli.console import notice
 from latdoctor.cli.diagnose_watch import pause_of
 from latdoctor.cli.interrupt import ended_by_sigterm
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.session import rule_set, stamp
 from latdoctor.cli.sop import Sops
-from latdoctor.cli.sop_actions import procedures
+from latdoctor.cli.sop_incident import procedures
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
 from latdoctor.collectors.promql.client import authorization

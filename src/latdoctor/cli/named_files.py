@@ -11,7 +11,7 @@ from typing import Any
 
 from latdoctor.cli.options import SourceOptions
 from latdoctor.collectors.file_kinds import FileKind, by_kind, recognise
-from latdoctor.collectors.pipes import is_stream, spool
+from latdoctor.collectors.piped_input import is_stream, spool
 from latdoctor.errors import SourceError, UsageError
 
 _MAX_FILES = 256

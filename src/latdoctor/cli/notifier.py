@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from latdoctor.cli.config import configuration
+from latdoctor.cli.config_file import configuration
 from latdoctor.cli.console import notice
 from latdoctor.errors import LatdoctorError
 from latdoctor.incident.recorder import all_incidents, unreadable_as_error
@@ -25,9 +25,9 @@ from latdoctor.incident.state import Incident
 from latdoctor.journal import state_dir
 from latdoctor.journal.locks import LockHeldError
 from latdoctor.journal.store import Journal
-from latdoctor.notify.dispatcher import DeliveryContext, DeliveryResult, DeliverySummary, deliver
+from latdoctor.notify.journaled_delivery import DeliveryContext, DeliveryResult, DeliverySummary, deliver
 from latdoctor.notify.outbox import DueMessages, due_for_all, sop_notices
-from latdoctor.notify.receiver import Receiver
+from latdoctor.notify.receiver_config import Receiver
 from latdoctor.notify.transport import load_keys
 from latdoctor.report.notifications import line_of
 from latdoctor.sanitize import clean

@@ -15,10 +15,10 @@ from latdoctor.incident.events import OpenedBy
 from latdoctor.incident.state import Incident
 from latdoctor.journal.entry import Moment, now, unix_seconds
 from latdoctor.notify import pagerduty
-from latdoctor.notify.dispatcher import DeliveryResult
+from latdoctor.notify.journaled_delivery import DeliveryResult
 from latdoctor.notify.messages import Notice, details_of
 from latdoctor.notify.outbox import MAKERS
-from latdoctor.notify.receiver import Message, NoticeKind, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import Message, NoticeKind, Receiver, ReceiverKind
 from latdoctor.notify.transport import attempt, load_keys
 from latdoctor.report import notifications as shown
 
@@ -150,7 +150,7 @@ def send(
 
 def _receivers(to: str) -> tuple[Receiver, ...]:
     """Raises UsageError where no receiver is configured."""
-    from latdoctor.cli.config import configuration
+    from latdoctor.cli.config_file import configuration
     from latdoctor.errors import UsageError
 
     if to:
@@ -163,7 +163,7 @@ def _receivers(to: str) -> tuple[Receiver, ...]:
 
 def _named(name: str) -> Receiver:
     """Raises UsageError."""
-    from latdoctor.cli.config import configuration
+    from latdoctor.cli.config_file import configuration
     from latdoctor.errors import UsageError
     from latdoctor.sanitize import clean
 

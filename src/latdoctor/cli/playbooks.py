@@ -70,7 +70,7 @@ def lint(playbooks: options.Playbooks = None, rules: options.Rules = None) -> No
 
     Exit codes: 0 sound · 2 problems, each with its file and line.
     """
-    from latdoctor.cli.session import rule_set
+    from latdoctor.cli.collect_and_diagnose import rule_set
     from latdoctor.errors import DefinitionError
     from latdoctor.remediation.playbook_library import lint as lint_playbooks
 
@@ -114,7 +114,7 @@ def show(
 
 
 def _texts(rules: Sequence[Path]) -> PlaybookTexts:
-    from latdoctor.cli.session import rule_set
+    from latdoctor.cli.collect_and_diagnose import rule_set
     from latdoctor.report.explain import sentence
     from latdoctor.report.playbook import PlaybookTexts
 

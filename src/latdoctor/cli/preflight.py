@@ -9,7 +9,7 @@ import typer
 from latdoctor.cli.options import OutputFormat, OutputOption
 
 if TYPE_CHECKING:
-    from latdoctor.cli.config import TargetSettings
+    from latdoctor.cli.config_file import TargetSettings
     from latdoctor.report.targets import ConfiguredTarget, TargetList
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Everything, not only what fits one screen.")]
@@ -52,13 +52,13 @@ def targets(verbose: Verbose = False, output: OutputOption = OutputFormat.TEXT) 
 
 def _targets() -> TargetList:
     """Raises UsageError for an invalid configuration."""
-    from latdoctor.cli import config
+    from latdoctor.cli import config_file
     from latdoctor.cli.console import progress
     from latdoctor.collectors.prometheus.discovery import discover
-    from latdoctor.collectors.promql.recognise_monitoring import MonitoringServer, api_root, identify
+    from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringServer, api_root, identify
     from latdoctor.report.targets import FoundServer, TargetList
 
-    configured = tuple(map(_configured, config.targets().values()))
+    configured = tuple(map(_configured, config_file.targets().values()))
     with progress("probing local ports", takes_time=False):
         pages = discover()
         monitoring = tuple(

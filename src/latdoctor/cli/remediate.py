@@ -30,7 +30,7 @@ from latdoctor.remediation.run_history import RunState
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.remediation.target import Target
 from latdoctor.report.remediation_details import entry_printer
-from latdoctor.report.run_summary import RunSummary, of_result
+from latdoctor.report.remediation_steps import RunSummary, of_result
 
 
 def roll_back(run: str, target: str, *, as_json: bool, verbose: bool) -> int:

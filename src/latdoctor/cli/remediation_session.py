@@ -12,8 +12,9 @@ import msgspec
 import typer
 
 from latdoctor.cli import incident_journaling
+from latdoctor.cli.collect_and_diagnose import rule_set
 from latdoctor.cli.collect_options import ResolvedRequest, resolve_request, settings_of
-from latdoctor.cli.config import TargetSettings
+from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.console import notice, notice_console, result_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
@@ -27,7 +28,6 @@ from latdoctor.cli.remediate_targets import (
     choose_targets,
     limit_to_named,
 )
-from latdoctor.cli.session import rule_set
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.document import parse_diagnosis
@@ -49,7 +49,7 @@ from latdoctor.remediation.target import Pages
 from latdoctor.report import remediation as report
 from latdoctor.report.remediation_details import entry_printer
 from latdoctor.report.remediation_plan import Planned
-from latdoctor.report.run_summary import RunSummary, of_result
+from latdoctor.report.remediation_steps import RunSummary, of_result
 
 _QUESTION = "Change it now? (yes/no)"
 

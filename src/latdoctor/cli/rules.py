@@ -13,9 +13,9 @@ from rich.padding import Padding
 from rich.text import Text
 
 from latdoctor.cli import options
+from latdoctor.cli.collect_and_diagnose import case_of, rule_set, stamp
 from latdoctor.cli.console import progress_line, result_console
 from latdoctor.cli.options import OutputFormat, OutputOption
-from latdoctor.cli.session import case_of, rule_set, stamp
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.comparison import IncidentChange, RulesDifference, contrast, rule_changes
 from latdoctor.diagnosis.diagnose import diagnose
@@ -137,8 +137,8 @@ def list_rules(rules: options.Rules = None) -> None:
     """
     from rich.table import Table
 
+    from latdoctor.cli.collect_and_diagnose import rule_set
     from latdoctor.cli.console import result_console
-    from latdoctor.cli.session import rule_set
     from latdoctor.evidence.catalogue import TIERS
 
     known = rule_set(rules or [])
@@ -162,7 +162,7 @@ def lint(rules: options.Rules = None) -> None:
 
     Exit codes: 0 sound · 2 problems, each with its file and line.
     """
-    from latdoctor.cli.session import rule_set
+    from latdoctor.cli.collect_and_diagnose import rule_set
     from latdoctor.diagnosis.rule_lint import lint as lint_rules
     from latdoctor.errors import DefinitionError
 
@@ -188,8 +188,8 @@ def run_cases(
 
     Exit codes: 0 all passed · 2 an invalid rule or case, or a file that cannot be written · 3 a case failed.
     """
+    from latdoctor.cli.collect_and_diagnose import rule_set
     from latdoctor.cli.console import progress_line
-    from latdoctor.cli.session import rule_set
     from latdoctor.diagnosis.rule_loader import read
     from latdoctor.diagnosis.rule_tests import read_cases, run
     from latdoctor.output_file import must_be_writable

@@ -69,7 +69,7 @@ def start(
 
     Exit codes: 0 it is open · 1 the journal cannot be written · 2 usage, or an invalid SOP or alert.
     """
-    from latdoctor.cli.sop_actions import StartRequest, begin
+    from latdoctor.cli.sop_incident import StartRequest, begin
 
     request = StartRequest(
         alert=alert,
@@ -136,9 +136,9 @@ def note(
 
     Exit codes: 0 written · 1 the journal cannot be written · 2 usage.
     """
-    from latdoctor.cli import sop_actions
+    from latdoctor.cli import sop_incident
 
-    sop_actions.note(text, stage or "", by or "", incident or "")
+    sop_incident.note(text, stage or "", by or "", incident or "")
     _notify()
 
 
@@ -155,9 +155,9 @@ def close(
 
     Exit codes: 0 closed · 1 the journal cannot be written · 2 there is no such incident, or it is closed.
     """
-    from latdoctor.cli import sop_actions
+    from latdoctor.cli import sop_incident
 
-    sop_actions.close(outcome, text or "", by or "", incident or "")
+    sop_incident.close(outcome, text or "", by or "", incident or "")
     _notify()
 
 
@@ -197,7 +197,7 @@ def lint(sops: Sops = None) -> None:
 
     Exit codes: 0 sound · 2 problems, each with its file and line.
     """
-    from latdoctor.cli.sop_actions import procedures
+    from latdoctor.cli.sop_incident import procedures
 
     known = procedures(sops or [])
     for one in known.values():
@@ -212,6 +212,6 @@ def _notify() -> None:
 
 
 def _status(incident: str | None) -> IncidentStatus:
-    from latdoctor.cli.sop_actions import status_of
+    from latdoctor.cli.sop_incident import status_of
 
     return status_of(incident or "", only_open=False)

@@ -13,7 +13,7 @@ from rich.live import Live
 
 from latdoctor.cli.console import notice_console, result_console
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
-from latdoctor.cli.sop_actions import current_status, opened_as
+from latdoctor.cli.sop_incident import current_status, opened_as
 from latdoctor.errors import OperationError
 from latdoctor.incident.status import IncidentStatus
 from latdoctor.journal.state_dir import JOURNAL

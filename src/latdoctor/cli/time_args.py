@@ -7,7 +7,7 @@ import re
 import time
 from dataclasses import dataclass
 
-from latdoctor.cli.config import TargetSettings
+from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.options import SourceOptions
 from latdoctor.collectors.base import PrometheusServer
 from latdoctor.collectors.promql.client import prometheus_endpoint

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from latdoctor.collectors import pipes
+from latdoctor.collectors import piped_input
 from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, SourceAvailability, SourceReader
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
@@ -113,7 +113,7 @@ def file_reader(
         own = finder()
         name = own.source
         artifacts = tuple(
-            Artifact(f"{name}/{one.name}", name, one.group, clean(pipes.display(one.path)), clock.now(), one.path)
+            Artifact(f"{name}/{one.name}", name, one.group, clean(piped_input.display(one.path)), clock.now(), one.path)
             for one in named(own, paths(request))
         )
         return CollectResult(artifacts, tuple(own.gaps))

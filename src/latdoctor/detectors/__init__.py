@@ -2,7 +2,7 @@
 
 A detector is a pure function from evidence to new evidence. `derive` runs them in the order of `DETECTORS`, each on the
 input and the results of those before it. First it merges the subjects of one GPU (`gpu_identity`) and drops
-contradictory figures (`littles_law`) and impossible shares (`derived_ratios`).
+contradictory figures (`littles_law`) and impossible shares (`derived_readings`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable
 from latdoctor.detectors.arrival_change import arrival_changes
 from latdoctor.detectors.batch_size_modes import batch_bimodality
 from latdoctor.detectors.client_excess_latency import client_excess_latency
-from latdoctor.detectors.derived_ratios import (
+from latdoctor.detectors.derived_readings import (
     derived_remainders,
     drop_impossible_shares,
     model_properties,

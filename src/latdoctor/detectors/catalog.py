@@ -9,8 +9,8 @@ from latdoctor.detectors.arrival_change import SIGNAL as ARRIVALS
 from latdoctor.detectors.batch_size_modes import DERIVED as MODES
 from latdoctor.detectors.batch_size_modes import SIGNAL as SIZES
 from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RATIO
-from latdoctor.detectors.derived_ratios import GIVES as REMAINDERS
-from latdoctor.detectors.derived_ratios import QUOTIENTS, STARTED, UPTIMES, WORDS
+from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
+from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WORDS
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN

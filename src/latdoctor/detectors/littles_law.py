@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from latdoctor.detectors.derived_ratios import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers
 from latdoctor.evidence.model import Evidence, Gap
 from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from latdoctor.detectors.derived_ratios import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers
 from latdoctor.detectors.replica_outliers import OF_SERVER, REPLICA
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
 from latdoctor.gap_code import GapCode

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.lab.http_server import HttpServer, stop_event
+from latdoctor.lab.hardened_http_server import HttpServer, stop_event
 
 FEATURES = 8
 LONGEST_KEY = 200

@@ -13,7 +13,7 @@ from latdoctor.incident import events
 from latdoctor.incident.events import AlertStatus, Confirmation, OpenedBy
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry
-from latdoctor.notify.receiver import Message, NoticeKind, Receiver
+from latdoctor.notify.receiver_config import Message, NoticeKind, Receiver
 from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change, Value
 from latdoctor.remediation.run_result import Outcome

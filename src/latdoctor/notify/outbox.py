@@ -15,7 +15,7 @@ from latdoctor.incident.state import Incident, decode_body
 from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.notify import pagerduty, slack, webhook
 from latdoctor.notify.messages import NO_NOTICES, Notice, SopNotices, StageNotice, notices
-from latdoctor.notify.receiver import Message, NoticeKind, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import Message, NoticeKind, Receiver, ReceiverKind
 
 FRESH = 3600.0  # seconds: older notices are not sent
 FORGOTTEN = 7 * 86_400.0  # seconds without an entry, after which the end is not sent either

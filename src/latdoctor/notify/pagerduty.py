@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from latdoctor.incident.events import AlertStatus, OpenedBy
 from latdoctor.incident.state import Incident
 from latdoctor.notify.messages import DEFAULT_SEVERITY, INCOMPLETE, Details, Notice, message_of
-from latdoctor.notify.receiver import MASK, Message, NoticeKind, Receiver
+from latdoctor.notify.receiver_config import MASK, Message, NoticeKind, Receiver
 from latdoctor.sanitize import TITLE, clean, fitted
 
 ALERTS, CHANGES = "/v2/enqueue", "/v2/change/enqueue"

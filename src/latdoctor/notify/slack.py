@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from latdoctor.incident.state import Incident
 from latdoctor.notify.messages import Notice, message_of
-from latdoctor.notify.receiver import Message, Receiver
+from latdoctor.notify.receiver_config import Message, Receiver
 from latdoctor.sanitize import TITLE, clean, fitted
 
 MAX_BLOCKS, MAX_TEXT, MAX_FIELDS, MAX_FIELD, MAX_HEADER = 50, 3000, 10, 2000, 150

@@ -34,7 +34,7 @@ from latdoctor.http.safe_address import (
     is_public,
     is_under,
 )
-from latdoctor.notify.receiver import Message, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import Message, Receiver, ReceiverKind
 from latdoctor.sanitize import clean
 
 MAX_FILE = 4096  # bytes of a file with a secret

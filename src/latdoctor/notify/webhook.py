@@ -14,7 +14,7 @@ from msgspec import Struct
 from latdoctor import __version__
 from latdoctor.incident.state import Incident
 from latdoctor.notify.messages import Notice, key_of, message_of
-from latdoctor.notify.receiver import Message, Receiver
+from latdoctor.notify.receiver_config import Message, Receiver
 from latdoctor.sanitize import clean
 
 SCHEMA_VERSION = "1"

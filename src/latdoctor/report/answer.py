@@ -19,7 +19,7 @@ from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_library import shipped_playbook
-from latdoctor.report import presenter, time_scope
+from latdoctor.report import diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
 from latdoctor.report.text_utils import WIDTH, wrapped
@@ -72,7 +72,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
     """How bad it is in numbers, since when, and what was observed."""
     level = diagnosis.verdict.level
     for number, line in enumerate(wrapped(f"{level.upper()}  {harm(diagnosis)}", "", "  ")[:2]):
-        yield Line(line, presenter.LEVEL_STYLE.get(level, "bold"), continued=number > 0)
+        yield Line(line, diagnosis_text.LEVEL_STYLE.get(level, "bold"), continued=number > 0)
     for number, line in enumerate(wrapped(time_scope.scope(diagnosis))[:2]):
         yield Line(line, "dim", continued=number > 0)
 
@@ -86,9 +86,9 @@ def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
         pair = diagnosis.against
         was, now = (verdict.level for verdict in pair.contrast.verdicts)
         of_files = pair.name == "now"  # else of two subjects of one observation
-        than = presenter.shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
+        than = diagnosis_text.shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
         level = f" ({was})" if of_files and was != now else ""
-        name = "" if of_files else f"{presenter.shortened(pair.name, _THAN)} "
+        name = "" if of_files else f"{diagnosis_text.shortened(pair.name, _THAN)} "
         text = f"{comparison_screen.headline(speed)}, {name}against {than}{level}"
         for number, line in enumerate(wrapped(text, "", "  ")[:2]):
             yield Line(line, comparison_screen.STYLE[speed.pace], continued=number > 0)
@@ -102,7 +102,7 @@ def _moved(diagnosis: Diagnosis) -> Iterator[Line]:
         label = "Gone" if diagnosis.against.name == "now" else "Only in the other"
         for shift in diagnosis.against.contrast.causes:
             if shift.before and shift.before.named and not (shift.after and shift.after.named):
-                title = presenter.shortened(shift.title, WIDTH - len(label) - 4)
+                title = diagnosis_text.shortened(shift.title, WIDTH - len(label) - 4)
                 yield Line(f" {label}  {title}", "bold", Rank.EVIDENCE)
         changes = comparison_screen.moved(diagnosis.against.values, diagnosis.against.speed)
         for number, one in enumerate(changes[:_MAX_MOVED]):
@@ -131,7 +131,7 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
 def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set[str], *, most: int) -> Iterator[Line]:
     share = percent(cause.probability)
     width = WIDTH - cell_len(share) - 6
-    title = presenter.shortened(cause.title, width - 2)
+    title = diagnosis_text.shortened(cause.title, width - 2)
     yield Line(f" {number}  {title}{' ' * max(2, WIDTH - 4 - cell_len(title) - cell_len(share))}{share}", "bold")
     for sentence in _evidence(cause, checks, shown)[:most]:
         yield from _evidence_lines(sentence, " " * _INDENT)
@@ -184,7 +184,7 @@ def _unknown_cause(diagnosis: Diagnosis, checks: dict[str, Check]) -> Iterator[L
     for sentence in left[:_MAX_EVIDENCE]:
         yield from _evidence_lines(sentence, "    ")
     nearest = next(iter(diagnosis.causes), None)
-    if nearest and nearest.probability >= presenter.NEAR:
+    if nearest and nearest.probability >= diagnosis_text.NEAR:
         against = next((checks[name] for name in nearest.evidence_against if name in checks), None)
         why = f"; against it: {_against(against)}" if against else ""
         sentence = f"nearest: {nearest.title} ({percent(nearest.probability)}){why}"
@@ -279,7 +279,7 @@ def _largest_gap(diagnosis: Diagnosis) -> Gap | None:
 
 
 def _noun(look: NextSource) -> str:
-    return presenter.SOURCE_NOUNS.get(look.source, look.source)
+    return diagnosis_text.SOURCE_NOUNS.get(look.source, look.source)
 
 
 def _option(ask: str) -> str:

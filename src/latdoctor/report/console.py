@@ -17,10 +17,10 @@ from rich.text import Text
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.evidence.model import SourceQuery
-from latdoctor.report import answer, comparison, comparison_screen, presenter, time_scope
+from latdoctor.report import answer, comparison, comparison_screen, diagnosis_text, time_scope
 from latdoctor.report.comparison import answered
+from latdoctor.report.diagnosis_text import EvidenceKind, gap_lines, unexplained
 from latdoctor.report.fit_to_screen import HEIGHT
-from latdoctor.report.presenter import EvidenceKind, gap_lines, unexplained
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
 
@@ -56,9 +56,11 @@ def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Renderable
     """The same, piece by piece."""
     if diagnosis.against and (speed := diagnosis.against.speed):
         yield Text(comparison_screen.headline(speed), style=comparison_screen.STYLE[speed.pace])
-    yield Text(presenter.headline(diagnosis), style=presenter.LEVEL_STYLE.get(diagnosis.verdict.level, "bold"))
+    yield Text(
+        diagnosis_text.headline(diagnosis), style=diagnosis_text.LEVEL_STYLE.get(diagnosis.verdict.level, "bold")
+    )
     yield Text(f"target {time_scope.scope(diagnosis)}", style="dim")
-    if line := presenter.site_line(diagnosis):
+    if line := diagnosis_text.site_line(diagnosis):
         yield Text(line, style="dim")
     for line in time_scope.since_lines(diagnosis):
         yield Text(line, style="bold")
@@ -68,14 +70,14 @@ def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Renderable
 
 
 def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
-    line = presenter.answer_line(diagnosis)
+    line = diagnosis_text.answer_line(diagnosis)
     if line:
         yield Text(line, style="bold")
-    for cause in presenter.shown_causes(diagnosis, every=verbose):
+    for cause in diagnosis_text.shown_causes(diagnosis, every=verbose):
         yield _cause(cause, diagnosis, verbose=verbose)
     if diagnosis.verdict.level == "inconclusive":
         yield _listing("Why not healthy", diagnosis.verdict.reasons)
-    pain = presenter.symptoms(diagnosis)
+    pain = diagnosis_text.symptoms(diagnosis)
     if any(line.kind == EvidenceKind.FOR for line in pain) or (pain and verbose):
         yield Group(Text("Symptoms", style="bold"), *_evidence(pain, verbose=True))
     if left := unexplained(diagnosis):
@@ -88,23 +90,23 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
         yield _listing(f"{diagnosis.against.name}, against {diagnosis.against.than}", known)
     if diagnosis.queries:
         yield _queries(diagnosis, verbose=verbose)
-    yield _listing("Next", presenter.next_steps(diagnosis))
+    yield _listing("Next", diagnosis_text.next_steps(diagnosis))
 
 
 def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     head = Table.grid(expand=True, padding=(0, 1))
     head.add_column(ratio=1)
     head.add_column(justify="right", no_wrap=True)
-    style = presenter.LEVEL_STYLE.get(cause.severity, "bold")
+    style = diagnosis_text.LEVEL_STYLE.get(cause.severity, "bold")
     head.add_row(Text(cause.title, style=style), Text(f"{percent(cause.probability)} {cause.confidence}", style="bold"))
-    rows: list[RenderableType] = [head, _indented(Text(presenter.facts_of(cause), style="dim"), 2), _advice(cause)]
-    rows += _evidence(presenter.evidence_lines(cause, diagnosis), verbose=verbose)
+    rows: list[RenderableType] = [head, _indented(Text(diagnosis_text.facts_of(cause), style="dim"), 2), _advice(cause)]
+    rows += _evidence(diagnosis_text.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
         rows.append(_score(cause))
     return Group(*rows)
 
 
-def _evidence(lines: Iterable[presenter.EvidenceLine], *, verbose: bool) -> list[RenderableType]:
+def _evidence(lines: Iterable[diagnosis_text.EvidenceLine], *, verbose: bool) -> list[RenderableType]:
     shown: list[RenderableType] = []
     counts: Counter[str] = Counter()
     shown_of: Counter[str] = Counter()
@@ -135,7 +137,7 @@ def _score(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", width=8)
     table.add_column()
-    for points, message in presenter.score_rows(cause):
+    for points, message in diagnosis_text.score_rows(cause):
         table.add_row(Text(points), Text(message))
     title = Text(f"why {percent(cause.probability)}, against its best rival: {cause.rival}", style="italic")
     return Group(_indented(title, 2), table)
@@ -145,20 +147,20 @@ def _advice(cause: RankedCause) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=7, justify="right", style="bold")
     table.add_column()
-    for title, message in presenter.advice(cause):
+    for title, message in diagnosis_text.advice(cause):
         table.add_row(title, Text(message))
     return table
 
 
 def _tiers(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     rows: list[RenderableType] = [Text("Tiers", style="bold")]
-    for tier in presenter.tier_lines(diagnosis):
+    for tier in diagnosis_text.tier_lines(diagnosis):
         rows.append(_indented(Text.assemble((tier.heading, "bold"), "  ", (tier.counts, "dim")), 2))
         rows += [_indented(part, 2) for part in _evidence(tier.fired, verbose=verbose)] if verbose else []
         rows += [_indented(part, 2) for part in _evidence(tier.clear, verbose=True)] if verbose else []
         reasons = tier.not_evaluated if verbose else tier.not_evaluated_with_sources[:1]
         rows += [_marked("?", "magenta", Text(reason, style="dim")) for reason in reasons]
-    if not verbose and (line := presenter.summary(diagnosis)):
+    if not verbose and (line := diagnosis_text.summary(diagnosis)):
         rows.append(_indented(Text(line, style="dim"), 2))
     return Group(*rows)
 
@@ -178,7 +180,7 @@ def _queries(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     shown = diagnosis.queries if verbose else diagnosis.queries[:_MAX_QUERIES]
     text = Text("PromQL, to paste into Prometheus", style="bold", no_wrap=True, overflow="ignore")
     for one in shown:
-        text.append(f"\n  {one.signal} of {presenter.shortened(one.subject)}, at {_at(one)}", style="not bold")
+        text.append(f"\n  {one.signal} of {diagnosis_text.shortened(one.subject)}, at {_at(one)}", style="not bold")
         text.append(f"\n    {clean(one.expression, 4000)}", style="not bold dim")
     if len(shown) < len(diagnosis.queries):
         text.append(f"\n    ({len(diagnosis.queries) - len(shown)} more: -vv)", style="not bold dim")
@@ -204,8 +206,8 @@ def summary(diagnosis: Diagnosis) -> str:
 
 def line(diagnosis: Diagnosis) -> str:
     """The same with probabilities and the symptoms that fired."""
-    shares = [percent(cause.probability) for cause in presenter.shown_causes(diagnosis, every=False)]
-    pain = [line.message for line in presenter.symptoms(diagnosis) if line.kind == EvidenceKind.FOR]
+    shares = [percent(cause.probability) for cause in diagnosis_text.shown_causes(diagnosis, every=False)]
+    pain = [line.message for line in diagnosis_text.symptoms(diagnosis) if line.kind == EvidenceKind.FOR]
     listed = f" ({', '.join(shares)})" if shares else ""
     return f"{summary(diagnosis)}{listed}{': ' if pain else ''}{'; '.join(pain[:2])}"
 

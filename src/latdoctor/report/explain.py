@@ -13,8 +13,8 @@ from latdoctor.diagnosis.confusable_causes import Neighbour, Separator
 from latdoctor.diagnosis.evaluate import OPTIONAL, PLACE
 from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet, SiteLimit
 from latdoctor.evidence.catalogue import catalogue
+from latdoctor.report.diagnosis_text import listed
 from latdoctor.report.playbook import advised
-from latdoctor.report.presenter import listed
 from latdoctor.units import percent
 
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
-from latdoctor.report import comparison, presenter
+from latdoctor.report import comparison, diagnosis_text
 from latdoctor.report.answer import answer
-from latdoctor.report.presenter import gap_lines, unexplained
+from latdoctor.report.diagnosis_text import gap_lines, unexplained
 from latdoctor.units import percent
 
 # The last: `:fire:`, but no time of day. Its colon is not escaped: GitHub and GitLab make their emoji of the text once
@@ -38,22 +38,22 @@ def _lines(diagnosis: Diagnosis) -> Iterable[str]:
     for shown in rest:
         escaped = escape(shown.text.strip())
         yield from ([f"* {escaped}"] if shown.text.startswith(" " * 6) else ["", escaped])
-    if line := presenter.site_line(diagnosis):
+    if line := diagnosis_text.site_line(diagnosis):
         yield ""
         yield escape(line)
-    for cause in presenter.shown_causes(diagnosis, every=False):
+    for cause in diagnosis_text.shown_causes(diagnosis, every=False):
         yield from _cause(cause, diagnosis)
     yield from _section("Why not healthy", diagnosis.verdict.reasons if _doubtful(diagnosis) else ())
-    yield from _section("Symptoms", [f"{line.kind}: {line.message}" for line in presenter.symptoms(diagnosis)])
+    yield from _section("Symptoms", [f"{line.kind}: {line.message}" for line in diagnosis_text.symptoms(diagnosis)])
     yield from _section("Findings that no named cause explains", unexplained(diagnosis))
     yield from ("", "### Tiers", "", "| tier | checks | not evaluated |", "|---|---|---|")
-    for tier in presenter.tier_lines(diagnosis):
+    for tier in diagnosis_text.tier_lines(diagnosis):
         yield f"| {escape(tier.heading)} | {escape(tier.counts)} | {escape('; '.join(tier.not_evaluated[:1]))} |"
     yield from _section("Not measured", gap_lines(diagnosis, every=False))
     if diagnosis.against:
         title = escape(f"{diagnosis.against.name}, against {diagnosis.against.than}")
         yield from _section(title, comparison.of_against(diagnosis.against))
-    yield from _section("Next", presenter.next_steps(diagnosis))
+    yield from _section("Next", diagnosis_text.next_steps(diagnosis))
 
 
 def _doubtful(diagnosis: Diagnosis) -> bool:
@@ -64,16 +64,16 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     yield ""
     yield f"### {escape(cause.title)} ({percent(cause.probability)}, {cause.confidence})"
     yield ""
-    yield escape(presenter.facts_of(cause))
+    yield escape(diagnosis_text.facts_of(cause))
     yield ""
-    for title, message in presenter.advice(cause):
+    for title, message in diagnosis_text.advice(cause):
         yield f"* **{title}** {escape(message)}"
-    for line in presenter.evidence_lines(cause, diagnosis):
+    for line in diagnosis_text.evidence_lines(cause, diagnosis):
         yield f"* **{line.kind}** {escape(line.message)}"
         for detail in line.details:
             yield f"  * {escape(detail)}"
     yield from ("", "| points | why |", "|---:|---|")
-    for points, message in presenter.score_rows(cause):
+    for points, message in diagnosis_text.score_rows(cause):
         yield f"| {points} | {escape(message)} |"
 
 

@@ -10,8 +10,8 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from latdoctor.notify.dispatcher import DeliveryResult
-from latdoctor.notify.receiver import MASK, Message, Receiver, ReceiverKind
+from latdoctor.notify.journaled_delivery import DeliveryResult
+from latdoctor.notify.receiver_config import MASK, Message, Receiver, ReceiverKind
 from latdoctor.report.text_utils import print_json
 from latdoctor.sanitize import clean, fitted
 from latdoctor.units import format_value

@@ -18,7 +18,7 @@ from latdoctor.report.remediation_details import entry_printer, print_plan, prin
 from latdoctor.report.remediation_plan import Planned, next_command, plan_answer
 from latdoctor.report.remediation_run import next_command as next_of_run
 from latdoctor.report.remediation_run import run_answer, runs_answer
-from latdoctor.report.run_summary import RunSummary, of_result, of_run
+from latdoctor.report.remediation_steps import RunSummary, of_result, of_run
 from latdoctor.report.text_utils import print_json, print_whole
 from latdoctor.sanitize import clean
 

@@ -23,7 +23,7 @@ from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Pages
 from latdoctor.report.plain_conditions import plain_text
 from latdoctor.report.remediation_plan import Planned
-from latdoctor.report.run_summary import RunSummary
+from latdoctor.report.remediation_steps import RunSummary
 from latdoctor.report.text_utils import print_whole
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value, percent

@@ -25,7 +25,7 @@ from latdoctor.report.remediation_plan import (
     target_text,
     whole,
 )
-from latdoctor.report.run_summary import RunSummary, StepState, StepSummary
+from latdoctor.report.remediation_steps import RunSummary, StepState, StepSummary
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.sanitize import clean
 from latdoctor.sanitize import fitted as fitted_text

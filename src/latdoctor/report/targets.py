@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 
 from rich.console import Console
 
-from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, MonitoringServer, watched
+from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringKind, MonitoringServer, watched
 from latdoctor.report.fit_to_screen import Line, Rank, print_lines, sentence_lines
 from latdoctor.report.fit_to_screen import fitted as fit
 from latdoctor.report.preflight import LIMIT_LINE, command_line

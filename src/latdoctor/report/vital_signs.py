@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report import presenter, time_scope
+from latdoctor.report import diagnosis_text, time_scope
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.units import format_value
 
@@ -186,7 +186,9 @@ def _missing(diagnosis: Diagnosis) -> str:
     """The kinds of essentials that were not measured, the harm to users first, in the user's words."""
     lacking = [one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED]
     lacking.sort(key=lambda check: check.kind != FindingKind.SYMPTOM)
-    nouns = list(dict.fromkeys(presenter.ESSENTIALS.get(one.id, presenter.tier_noun(one.tier)) for one in lacking))
+    nouns = list(
+        dict.fromkeys(diagnosis_text.ESSENTIALS.get(one.id, diagnosis_text.tier_noun(one.tier)) for one in lacking)
+    )
     if not nouns:
         return "too little was measured to call it healthy"
     more = f" and {len(nouns) - _NAMED} more" if len(nouns) > _NAMED else ""

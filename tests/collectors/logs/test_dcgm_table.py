@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.collectors.logs import collector as logs
-from latdoctor.collectors.logs import error_codes
+from latdoctor.collectors.logs import error_code_tables
 from latdoctor.evidence.bundle import Artifact
 
 # A mark for the end of the list, and a row that is not one of DCGM's names.
@@ -19,7 +19,7 @@ def test_every_error_has_the_action_of_the_mapping(samples: Path) -> None:
     with (samples / "xid" / "nvsentinel-dcgmerrorsmapping.csv").open(newline="") as file:
         theirs = {name: action for name, action in csv.reader(file) if name not in NO_ERRORS}
     assert len(theirs) >= 130
-    assert {f"DCGM_FR_{name}": row.action.name for name, row in error_codes.dcgm_errors().items()} == theirs
+    assert {f"DCGM_FR_{name}": row.action.name for name, row in error_code_tables.dcgm_errors().items()} == theirs
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_every_error_has_the_action_of_the_mapping(samples: Path) -> None:
     ],
 )
 def test_what_an_error_asks_for(name: str, needs: str, secondary: bool) -> None:
-    row = error_codes.lookup_dcgm_error(name)
+    row = error_code_tables.lookup_dcgm_error(name)
     assert (row.action.needs, row.secondary) == (needs, secondary)
     assert row.means
 
 
 def test_every_row_says_what_to_do_then_and_after() -> None:
-    for row in error_codes.dcgm_errors().values():
+    for row in error_code_tables.dcgm_errors().values():
         assert row.means[0].islower() or row.means.startswith(("CUDA", "DCGM", "NVLink", "PCIe"))
         assert row.action.does
         assert row.action.follow_up

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.collectors import pipes
+from latdoctor.collectors import piped_input
 from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.errors import SourceError
@@ -100,7 +100,7 @@ def test_of_a_long_stream_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_too_long_a_stream_is_refused() -> None:
     with piped(USB * 10_000) as source, pytest.raises(SourceError, match="is longer than 0 MiB"):
-        pipes._read(source, 5.0, 1 << 10, 1 << 12, "x")
+        piped_input._read(source, 5.0, 1 << 10, 1 << 12, "x")
 
 
 def test_the_keyboard_and_a_closed_input_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

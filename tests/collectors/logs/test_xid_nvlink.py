@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.logs import collector as logs
-from latdoctor.collectors.logs import error_codes
-from latdoctor.collectors.logs.error_codes import RegisterMask, decode_nvlink
+from latdoctor.collectors.logs import error_code_tables
+from latdoctor.collectors.logs.error_code_tables import RegisterMask, decode_nvlink
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event
 
@@ -48,7 +48,7 @@ def test_every_row_of_the_sheet_is_decoded_as_it_says(samples: Path) -> None:
 
 
 def test_the_table_has_nothing_that_the_sheet_has_not() -> None:
-    rows = error_codes.nvlink_table()
+    rows = error_code_tables.nvlink_table()
     assert {code: len(found) for code, found in rows.items()} == {
         144: 6,
         145: 36,
@@ -107,7 +107,7 @@ def test_a_line_carries_what_its_registers_advise() -> None:
 )
 def test_any_line_gives_a_row_or_none(code: int, detail: str) -> None:
     found = decode_nvlink(code, detail)
-    assert found is None or found in error_codes.nvlink_table()[code]
+    assert found is None or found in error_code_tables.nvlink_table()[code]
 
 
 @pytest.mark.parametrize("text", ["", "01", "-" * 31, "2" + "-" * 31, "-" * 33])

@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.tensorrt import COLLECTOR
-from latdoctor.collectors.tensorrt.engine import is_without_tensor_cores, type_of
+from latdoctor.collectors.tensorrt.engine_figures import is_without_tensor_cores, type_of
 from latdoctor.collectors.tensorrt.file_formats import EngineLayer, Tensor
 from latdoctor.errors import SourceError
 from latdoctor.lab.telemetry.generate import generate_telemetry

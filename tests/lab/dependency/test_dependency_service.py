@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.dependency_service import LONGEST_KEY, FeatureStore, StoreSettings, build, features
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.hardened_http_server import HttpServer
 
 DEADLINE = 20.0  # for a test that hangs; nothing is measured by it
 

@@ -14,7 +14,7 @@ import torch
 from latdoctor.lab.faults.server_agent import DISTURBANCES, attach
 from latdoctor.lab.server.config import MemoryConfig, ServerConfig
 from latdoctor.lab.server.memory import build as build_pool
-from latdoctor.lab.server.memory.pool import MIB, OutOfMemory
+from latdoctor.lab.server.memory.pool_interface import MIB, OutOfMemory
 from tests.lab.server.running_server import ADMIN, Running
 
 FOREVER = 3600

@@ -16,7 +16,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.memory.arena import ArenaPool
-from latdoctor.lab.server.memory.pool import BufferLease, OutOfMemory
+from latdoctor.lab.server.memory.pool_interface import BufferLease, OutOfMemory
 
 MIB = 1 << 20
 BYTE = torch.uint8

@@ -9,7 +9,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.memory.cuda import from_cuda, largest_free
-from latdoctor.lab.server.memory.pool import MemoryStats
+from latdoctor.lab.server.memory.pool_interface import MemoryStats
 
 FIGURES = {
     "reserved_bytes.all.current": 1000,

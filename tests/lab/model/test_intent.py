@@ -15,7 +15,7 @@ from latdoctor.lab.server.config import MemoryConfig, ModelSettings
 from latdoctor.lab.server.intent_model import INTENTS, IntentModel
 from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory import build
-from latdoctor.lab.server.memory.pool import OutOfMemory
+from latdoctor.lab.server.memory.pool_interface import OutOfMemory
 from latdoctor.lab.server.network import BATCHES, FRAME_WIDTH, LENGTHS, POSITIONS, bucket, resolve_precision
 from latdoctor.lab.server.standby_model import Predictions
 from latdoctor.lab.server.tokenizer import VOCABULARY

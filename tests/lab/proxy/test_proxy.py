@@ -15,7 +15,7 @@ import pytest
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.faults.tcp_proxy import HELD_BYTES, READ_BYTES, FaultProxy, control
 from latdoctor.lab.faults.toxics import Bandwidth, Blackhole, Latency, Reset, SlowClose, Toxic
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server.intent_request import MAX_BODY_BYTES
 
 DEADLINE = 20.0  # for a test that hangs; nothing is measured by it

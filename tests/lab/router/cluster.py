@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool

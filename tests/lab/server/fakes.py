@@ -12,7 +12,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings
 from latdoctor.lab.server.inference_server import ModelBackend
 from latdoctor.lab.server.intent_request import ModelInput
-from latdoctor.lab.server.memory.pool import MemoryPool, MemoryStats
+from latdoctor.lab.server.memory.pool_interface import MemoryPool, MemoryStats
 from latdoctor.lab.server.profiler import ProfileOptions
 from latdoctor.lab.server.schedulers.batch import Batch, ReleaseReason, Work
 from latdoctor.lab.server.standby_model import Predictions

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import httpx
 
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
-from latdoctor.lab.server.memory.pool import MemoryPool
+from latdoctor.lab.server.memory.pool_interface import MemoryPool
 from latdoctor.lab.server.serve import Agent, app
 from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, fake_backend
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.dependency_service import build as build_store
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server.config import DependencyConfig, ServerConfig, SessionsConfig
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.inference_server import ServerIdentity

@@ -13,7 +13,7 @@ from latdoctor.lab.server.config import BatchingConfig, ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import Unavailable
 from latdoctor.lab.server.intent_request import ModelInput, Ticket
-from latdoctor.lab.server.memory.pool import OutOfMemory
+from latdoctor.lab.server.memory.pool_interface import OutOfMemory
 from latdoctor.lab.server.schedulers.batch import Batch, Lane
 from latdoctor.lab.server.worker import BatchResult
 from tests.lab.server.fakes import PATIENCE, FakeModel, Fifo

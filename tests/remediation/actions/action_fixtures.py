@@ -21,7 +21,7 @@ import pytest
 from starlette.applications import Starlette
 
 from latdoctor.http.client import Secret
-from latdoctor.lab.http_server import HttpServer
+from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.config import ServerConfig, knobs
 from latdoctor.lab.server.load_balancing import RouterConfig

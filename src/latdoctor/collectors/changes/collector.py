@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor.collectors import pipes
+from latdoctor.collectors import piped_input
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log.entry import Timestamp
 from latdoctor.collectors.base import (
@@ -160,9 +160,9 @@ def collect(request: CollectRequest, clock: Clock, root: Path = Path("/")) -> Co
         name = f"{_PROCESS}-{request.pid}"
         artifacts.append(Artifact(f"{NAME}/{name}.json", NAME, name, f"process {request.pid}", clock.now(), state))
     for number, path in enumerate(request.changes, 1):
-        is_stream = pipes.is_stream(path)
-        name = pipes.shown_name(path) if is_stream else path.name
-        source = clean(pipes.display(path))
+        is_stream = piped_input.is_stream(path)
+        name = piped_input.shown_name(path) if is_stream else path.name
+        source = clean(piped_input.display(path))
         try:
             content = _read(path, request.timeout, is_stream=is_stream)
         except SourceError as error:
@@ -176,7 +176,7 @@ def collect(request: CollectRequest, clock: Clock, root: Path = Path("/")) -> Co
 def _read(path: Path, timeout: float, *, is_stream: bool) -> bytes:
     """Raises SourceError."""
     if is_stream:
-        return pipes.read_stream(path, timeout, MAX_READ, MAX_READ).content
+        return piped_input.read_stream(path, timeout, MAX_READ, MAX_READ).content
     if not path.is_file():
         reason = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
         raise SourceError(reason, where=str(path), next_step="check the path of --changes")

@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.collectors.procfs import parse_stat
+from latdoctor.collectors.proc_pid_stat import parse_stat
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact

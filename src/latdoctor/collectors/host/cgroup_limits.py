@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from latdoctor.collectors.host.cgroups import CgroupFolders, cgroup_folders
+from latdoctor.collectors.host.cgroup_paths import CgroupFolders, cgroup_folders
 from latdoctor.collectors.host.machine import STAT, VMSTAT, processors
-from latdoctor.collectors.host.window import HostValue, SampleWindow, SignalGroup, number, numbers, single
+from latdoctor.collectors.host.sample_window import HostValue, SampleWindow, SignalGroup, number, numbers, single
 from latdoctor.errors import SourceError
 
 _UNLIMITED = 1 << 62  # version 1 writes "no limit" as the largest multiple of the page size in 63 bits

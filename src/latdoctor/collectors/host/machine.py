@@ -8,7 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from latdoctor.collectors.host.window import HostValue, SampleWindow, SignalGroup, counter_growth, number, numbers
+from latdoctor.collectors.host.sample_window import (
+    HostValue,
+    SampleWindow,
+    SignalGroup,
+    counter_growth,
+    number,
+    numbers,
+)
 from latdoctor.errors import SourceError
 from latdoctor.gap_code import GapCode
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 
 from latdoctor.collectors.host.cgroup_limits import quota_of
 from latdoctor.collectors.host.machine import STAT, processors, worked
-from latdoctor.collectors.host.samples import HostSample
-from latdoctor.collectors.host.window import (
+from latdoctor.collectors.host.sample_window import (
     HostValue,
     SampleWindow,
     SignalGroup,
@@ -21,7 +20,8 @@ from latdoctor.collectors.host.window import (
     text_of,
     unread_error,
 )
-from latdoctor.collectors.procfs import ProcessStat, parse_stat
+from latdoctor.collectors.host.samples import HostSample
+from latdoctor.collectors.proc_pid_stat import ProcessStat, parse_stat
 from latdoctor.errors import SourceError
 from latdoctor.gap_code import GapCode
 

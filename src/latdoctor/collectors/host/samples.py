@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.collectors.host.cgroups import cgroup_folders
+from latdoctor.collectors.host.cgroup_paths import cgroup_folders
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from latdoctor.collectors import pipes, time_range
+from latdoctor.collectors import piped_input, time_range
 from latdoctor.collectors.access_log import collector as access_log
 from latdoctor.collectors.base import (
     Availability,
@@ -77,8 +77,8 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
     gaps: list[Gap] = []
     kinds: list[access_log.LogContent] = []
     for path in request.logs:
-        name = pipes.shown_name(path) if pipes.is_stream(path) else path.name
-        source = clean(pipes.display(path))
+        name = piped_input.shown_name(path) if piped_input.is_stream(path) else path.name
+        source = clean(piped_input.display(path))
         try:
             raw = _read(path, request.timeout)
             kind = access_log.recognise(raw.content, request.log_pattern)
@@ -124,7 +124,7 @@ def preflight() -> Sequence[SourceAvailability]:
 
 def _read(path: Path, timeout: float) -> _Raw:
     """Read the log's last MAX_READ bytes, unpacked. Raises OSError, and SourceError for anything but a log."""
-    if pipes.is_stream(path):
+    if piped_input.is_stream(path):
         return _read_stream(path, timeout)
     if not path.is_file():
         reason = "is a folder" if path.is_dir() else "is not a regular file" if path.exists() else "does not exist"
@@ -142,7 +142,7 @@ def _read(path: Path, timeout: float) -> _Raw:
 
 
 def _read_stream(path: Path, timeout: float) -> _Raw:
-    stream = pipes.read_stream(path, timeout, MAX_READ, MAX_UNPACKED)
+    stream = piped_input.read_stream(path, timeout, MAX_READ, MAX_UNPACKED)
     if stream.content.startswith(_GZIP):
         return _read_packed(io.BytesIO(stream.content))
     raw = _tail(stream.content, stream.size)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collectors.logs import error_codes, oom_kills
+from latdoctor.collectors.logs import error_code_tables, oom_kills
 from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, kill_in
 from latdoctor.collectors.tensorrt.build_log import OUTSIDE
@@ -274,18 +274,18 @@ def _cuda_error(message: str) -> tuple[int | None, str, bool, bool] | None:
         return None
     named = _CUDA_NAME.search(message)
     if named:
-        row = error_codes.by_name(named[1])
+        row = error_code_tables.by_name(named[1])
         if row is None:
             return None if named[1] in _NO_ERRORS else (None, named[1], False, False)
         return row.code, row.name, row.sticky, row.driver
     if _OUT_OF_MEMORY.search(message):
-        return 2, error_codes.cuda_codes()[2].name, False, False
+        return 2, error_code_tables.cuda_codes()[2].name, False, False
     trigger = _CUDA.search(message)
     if not trigger:
         return None
     rest = message[trigger.end() :][:300]
     number = _CUDA_NUMBER.match(rest)
-    row = error_codes.by_text(rest) or (error_codes.cuda_codes().get(int(number[1])) if number else None)
+    row = error_code_tables.by_text(rest) or (error_code_tables.cuda_codes().get(int(number[1])) if number else None)
     if row is not None:
         return row.code, row.name, row.sticky, row.driver
     library = _LIBRARY_NAME.search(rest)

@@ -17,7 +17,7 @@ from latdoctor.collectors.logs import (
     SIGNALS,
     SXID,
     XID,
-    error_codes,
+    error_code_tables,
 )
 from latdoctor.collectors.logs import patterns as log_lines
 from latdoctor.collectors.logs.line_kind import LineLocation
@@ -280,7 +280,7 @@ def _non_empty(texts: dict[str, str]) -> dict[str, Value]:
 
 
 def _dcgm_fields(fact: DcgmErrorReported) -> dict[str, Value]:
-    row = error_codes.lookup_dcgm_error(fact.name)
+    row = error_code_tables.lookup_dcgm_error(fact.name)
     return {
         "name": row.name,
         "meaning": row.means,
@@ -297,7 +297,7 @@ def _sxid_fields(fact: SXid) -> dict[str, Value]:
 
 
 def _xid_fields(fact: Xid) -> dict[str, Value]:
-    row = error_codes.lookup_xid(fact.code)
+    row = error_code_tables.lookup_xid(fact.code)
     fields: dict[str, Value] = {
         "code": float(fact.code),
         "pci": fact.pci,
@@ -309,7 +309,7 @@ def _xid_fields(fact: Xid) -> dict[str, Value]:
         "secondary": float(row.secondary),
         "fatal": float(row.fatal),
     }
-    decoded = error_codes.decode_nvlink(fact.code, fact.detail)
+    decoded = error_code_tables.decode_nvlink(fact.code, fact.detail)
     if decoded is not None:
         fields |= {
             "unit": " or ".join(decoded.units),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from latdoctor.collectors.logs.error_codes import cuda_codes
+from latdoctor.collectors.logs.error_code_tables import cuda_codes
 from latdoctor.collectors.nsight import GPU, NAME, OVERHEADS, UNREAD
 from latdoctor.collectors.nsight.sqlite_rows import BUFFER_FULL, FUNCTIONS, JIT, MODULES, FailedCall
 from latdoctor.collectors.torch_trace import evidence as trace_evidence

@@ -29,7 +29,7 @@ from latdoctor.collectors.nvml.device_reader import (
     refusal,
 )
 from latdoctor.collectors.nvml.samples import MAX_GPUS, SCHEMA_VERSION, GpuSample, NvmlCode, NvmlRecord, Unavailable
-from latdoctor.collectors.procfs import parent_pid
+from latdoctor.collectors.proc_pid_stat import parent_pid
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap, to_json
 from latdoctor.gap_code import GapCode

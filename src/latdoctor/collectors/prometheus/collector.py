@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from latdoctor.collectors import pipes
+from latdoctor.collectors import piped_input
 from latdoctor.collectors.base import (
     Availability,
     Clock,
@@ -40,7 +40,7 @@ from latdoctor.sanitize import clean, counted
 
 if TYPE_CHECKING:
     from latdoctor.collectors.prometheus.discovery import DiscoveredPage
-    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind
+    from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringKind
 
 _FAMILIES_SHOWN = 5
 _LINES_SHOWN = 5
@@ -70,7 +70,7 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
 
 def _is_monitoring(page: Artifact) -> bool:
     """Whether it is the page of a Prometheus or an Alertmanager itself, which no window makes more useful."""
-    from latdoctor.collectors.promql.recognise_monitoring import kind_of_page
+    from latdoctor.collectors.promql.recognise_monitoring_server import kind_of_page
 
     raw = page.read(exposition.MAX_BYTES)
     if not _MONITORING.search(raw):
@@ -88,7 +88,7 @@ def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> CollectResult
     gaps: list[Gap] = []
     groups: dict[tuple[str, ...], str] = {}
     for number, path in enumerate(paths, 1):
-        shown = clean(pipes.shown_name(path) if pipes.is_stream(path) else path.name, 200)
+        shown = clean(piped_input.shown_name(path) if piped_input.is_stream(path) else path.name, 200)
         if number > _MAX_SAVED:
             gaps.append(
                 _gap(
@@ -111,8 +111,8 @@ def _saved(paths: Sequence[Path], timeout: float, clock: Clock) -> CollectResult
 
 def _read(path: Path, shown: str, timeout: float) -> bytes:
     """Raises SourceError."""
-    if pipes.is_stream(path):
-        read = pipes.read_stream(path, timeout, exposition.MAX_BYTES, exposition.MAX_BYTES)
+    if piped_input.is_stream(path):
+        read = piped_input.read_stream(path, timeout, exposition.MAX_BYTES, exposition.MAX_BYTES)
         if read.unfinished:  # any series may be missing, so no sum is reliable
             why = f"incomplete: {read.unfinished}"
             raise SourceError(why, where=shown, code=GapCode.TIMEOUT, next_step="save the page to a file and pass that")
@@ -280,7 +280,7 @@ def _not_shown(dialects: Sequence[Dialect], artifact: Artifact, page: MetricsPag
 
 
 def _of_no_dialect(artifact: Artifact, page: MetricsPage) -> Gap:
-    from latdoctor.collectors.promql.recognise_monitoring import TITLES, kind_of_page
+    from latdoctor.collectors.promql.recognise_monitoring_server import TITLES, kind_of_page
 
     origin = Origin(artifact.name)
     if kind := kind_of_page(page.names):
@@ -294,7 +294,7 @@ def _of_no_dialect(artifact: Artifact, page: MetricsPage) -> Gap:
 
 def _instead(kind: MonitoringKind, artifact: Artifact) -> str:
     """How to diagnose what a monitoring server watches."""
-    from latdoctor.collectors.promql.recognise_monitoring import MonitoringKind, api_root, command_for
+    from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringKind, api_root, command_for
 
     if kind == MonitoringKind.ALERTMANAGER:
         return "name the inference service (--server URL); latdoctor listen receives the alerts"
@@ -322,7 +322,7 @@ def _preflight() -> Sequence[SourceAvailability]:
 
 
 def _availability(page: DiscoveredPage) -> SourceAvailability:
-    from latdoctor.collectors.promql.recognise_monitoring import MonitoringServer, api_root, identify, watched
+    from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringServer, api_root, identify, watched
 
     if page.monitoring:
         server = identify(page.url) or MonitoringServer(page.monitoring, api_root(page.url))

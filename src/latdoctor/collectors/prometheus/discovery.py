@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from latdoctor.collectors.prometheus import exposition, scrape
-from latdoctor.collectors.promql.recognise_monitoring import TITLES, MonitoringKind, identify, kind_of_page
+from latdoctor.collectors.promql.recognise_monitoring_server import TITLES, MonitoringKind, identify, kind_of_page
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.to_evidence import recognise_dialects
 from latdoctor.errors import SourceError

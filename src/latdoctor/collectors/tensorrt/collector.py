@@ -15,7 +15,7 @@ from latdoctor.collectors.input_files import MAX_FILES, FileFinder, NamedFile, f
 from latdoctor.collectors.tensorrt import NAME, SIGNALS, build_log, file_formats
 from latdoctor.collectors.tensorrt import evidence as engine_evidence
 from latdoctor.collectors.tensorrt.build_log import BuildLog
-from latdoctor.collectors.tensorrt.engine import EngineFiles
+from latdoctor.collectors.tensorrt.engine_figures import EngineFiles
 from latdoctor.collectors.tensorrt.file_formats import Document
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact

@@ -5,16 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from latdoctor.collectors.tensorrt import NAME, engine
-from latdoctor.collectors.tensorrt.engine import EngineFiles, LayerShare, SourcedValue
+from latdoctor.collectors.tensorrt import NAME, engine_figures
+from latdoctor.collectors.tensorrt.engine_figures import EngineFiles, LayerShare, SourcedValue
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject, Value
 from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
 
-_COUNTS = tuple(f"engine.{name}.count" for name in (*engine.KINDS, "fallback"))
-_SHARES = tuple(f"engine.{name}.time_share" for name in (*engine.KINDS, "fallback"))
-_LAYERS = ("engine.layers", "engine.bits", "engine.input", "engine.quantising.layer_share", *_COUNTS)
-_RUNS = ("engine.compute.median", "engine.enqueue.median", "engine.enqueue_ratio", "engine.copy_ratio")
+_COUNTS = tuple(f"engine.{name}.count" for name in (*engine_figures.KINDS, "fallback"))
+_SHARES = tuple(f"engine.{name}.time_share" for name in (*engine_figures.KINDS, "fallback"))
+_LAYERS = (
+    "engine.layers",
+    "engine.bits",
+    "engine.input",
+    "engine.quantising.layer_share",
+    *_COUNTS,
+)
+_RUNS = (
+    "engine.compute.median",
+    "engine.enqueue.median",
+    "engine.enqueue_ratio",
+    "engine.copy_ratio",
+)
 _BUILD = ("engine.rejected", "engine.unconstrained", "engine.reformats_needed")
 _SHAPE, _FOREIGN = "engine.shape_refused", "engine.foreign_device"
 _TIME = "engine.layer_time"
@@ -51,7 +62,7 @@ def evidence(files: EngineFiles, subject: str) -> Evidence:
 
 
 def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
-    times, why_not = engine.matched_times(files)
+    times, why_not = engine_figures.matched_times(files)
     if files.profile is not None:
         profile, artifact = files.profile
         whole = sum(time for _, time in profile.times)
@@ -64,14 +75,14 @@ def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         return
     found, artifact = files.layers
     count = len(found.listed)
-    bits = engine.narrowest(found.listed)
+    bits = engine_figures.narrowest(found.listed)
     yield writer.reading("engine.layers", float(count), artifact, "Layers")
-    if size := engine.first_input(files):
+    if size := engine_figures.first_input(files):
         yield writer.reading("engine.input", size, artifact, "Bindings")
     if bits is not None:
         yield writer.reading("engine.bits", float(bits), artifact, "inputs of convolutions and matrix products")
-    shares = dict(engine.shares(files, times))
-    meant = engine.narrow_was_meant(files, bits)
+    shares = dict(engine_figures.shares(files, times))
+    meant = engine_figures.narrow_was_meant(files, bits)
     if meant is None:
         lost = ("engine.fallback.count", "engine.fallback.time_share")
         yield writer.gap("cannot tell whether less than FP32 was meant: all is FP32", GapCode.AMBIGUOUS, lost, _VERBOSE)
@@ -96,7 +107,7 @@ def _share(name: str, one: LayerShare, whole: float, artifact: str, writer: _Wri
 
 
 def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
-    found = engine.timing(files)
+    found = engine_figures.timing(files)
     compute, enqueue, copies = found.get("compute"), found.get("enqueue"), found.get("copies")
     if compute is None or not isinstance(compute.value, float):
         yield writer.gap("cannot tell: no times of whole runs were given", GapCode.ABSENT, _RUNS, _TIMED)
@@ -118,7 +129,10 @@ def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
 
 
 def _facts(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
-    for signal, found in (("engine.device", engine.device(files)), ("engine.precision", engine.precision(files))):
+    for signal, found in (
+        ("engine.device", engine_figures.device(files)),
+        ("engine.precision", engine_figures.precision(files)),
+    ):
         if found is not None:
             yield writer.sourced(signal, found)
         else:

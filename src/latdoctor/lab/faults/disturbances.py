@@ -16,7 +16,7 @@ from typing import IO, TYPE_CHECKING, TypeAlias
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.inference_server import InferenceServer
 from latdoctor.lab.server.intent_request import RequestContext
-from latdoctor.lab.server.memory.pool import MIB, BufferLease, MemoryPool, OutOfMemory
+from latdoctor.lab.server.memory.pool_interface import MIB, BufferLease, MemoryPool, OutOfMemory
 from latdoctor.lab.server.stages import Call
 
 if TYPE_CHECKING:

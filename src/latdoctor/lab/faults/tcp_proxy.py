@@ -32,7 +32,7 @@ from latdoctor.lab.faults.toxics import (
     ToxicStream,
     WaitUntil,
 )
-from latdoctor.lab.http_server import HttpServer, stop_event
+from latdoctor.lab.hardened_http_server import HttpServer, stop_event
 from latdoctor.lab.server.admin_http import AdminGuard, json_response
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.intent_request import read

@@ -32,7 +32,7 @@ from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import BadRequest, ProfilerBusy, StaleEtag
 from latdoctor.lab.server.governance import Readiness
 from latdoctor.lab.server.live_config import LiveConfig
-from latdoctor.lab.server.memory.pool import MemoryStats
+from latdoctor.lab.server.memory.pool_interface import MemoryStats
 from latdoctor.lab.server.profiler import MAX_SECONDS, ProfileOptions, Profiler
 from latdoctor.lab.server.standby_model import ServingModels
 

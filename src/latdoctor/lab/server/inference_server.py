@@ -24,7 +24,7 @@ from latdoctor.lab.server.governance import Governance, Readiness
 from latdoctor.lab.server.intent_handler import IntentHandler
 from latdoctor.lab.server.intent_request import BODY_SECONDS
 from latdoctor.lab.server.live_config import LiveConfig
-from latdoctor.lab.server.memory.pool import MemoryPool
+from latdoctor.lab.server.memory.pool_interface import MemoryPool
 from latdoctor.lab.server.metrics import BatchMetrics, ServerMetrics
 from latdoctor.lab.server.metrics_collector import (
     GcPauses,

@@ -17,7 +17,7 @@ from torch import Tensor
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import ModelSettings
 from latdoctor.lab.server.intent_request import ModelInput
-from latdoctor.lab.server.memory.pool import MemoryPool
+from latdoctor.lab.server.memory.pool_interface import MemoryPool
 from latdoctor.lab.server.network import (
     BACKENDS,
     BATCHES,

@@ -15,7 +15,7 @@ from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import NeedsRestart, StaleEtag
 from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.memory.pool import MemoryPool
+from latdoctor.lab.server.memory.pool_interface import MemoryPool
 from latdoctor.lab.server.sessions import InProcessSessions
 from latdoctor.lab.server.stages import TimedLock
 from latdoctor.lab.server.standby_model import ServingModels

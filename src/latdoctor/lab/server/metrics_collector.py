@@ -18,7 +18,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from latdoctor.lab.server.memory.pool import MemoryStats
+from latdoctor.lab.server.memory.pool_interface import MemoryStats
 from latdoctor.lab.server.worker import ThreadUsage
 
 BEAT = 0.05  # seconds between two heartbeats

@@ -21,7 +21,7 @@ from starlette.routing import BaseRoute, Route
 
 from latdoctor.errors import UsageError
 from latdoctor.http.safe_address import is_loopback
-from latdoctor.lab.http_server import HttpServer, allow_files, stop_event
+from latdoctor.lab.hardened_http_server import HttpServer, allow_files, stop_event
 from latdoctor.lab.server.admin_http import json_response
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.governance import ServerState

@@ -12,7 +12,7 @@ from msgspec import Struct
 from starlette.routing import BaseRoute
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.http_server import HttpServer, stop_event
+from latdoctor.lab.hardened_http_server import HttpServer, stop_event
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig

@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from latdoctor.lab.server.errors import Unavailable
 from latdoctor.lab.server.intent_request import ModelAnswer, ModelInput, PendingRequests, Ticket
-from latdoctor.lab.server.memory.pool import OutOfMemory
+from latdoctor.lab.server.memory.pool_interface import OutOfMemory
 from latdoctor.lab.server.schedulers.batch import Batch, ReleaseReason, Scheduler, Work
 
 SAMPLE_EVERY = 0.1  # seconds between two samples of the thread's own usage while it is busy

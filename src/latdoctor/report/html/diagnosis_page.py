@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report import presenter
+from latdoctor.report import diagnosis_text
 from latdoctor.report.answer import answer
 from latdoctor.report.fit_to_screen import Line, Rank
 from latdoctor.report.html import measurements, time_series
@@ -56,7 +56,7 @@ class CauseCard(Struct, frozen=True):
     probability: str
     facts: str
     advice: tuple[tuple[str, str], ...]
-    evidence: tuple[presenter.EvidenceLine, ...]
+    evidence: tuple[diagnosis_text.EvidenceLine, ...]
     not_given: tuple[str, ...]
     breakdown: ScoreBreakdown | None
 
@@ -70,8 +70,8 @@ class Causes(Struct, frozen=True):
 
 
 class Checks(Struct, frozen=True):
-    symptoms: tuple[presenter.EvidenceLine, ...]
-    tiers: tuple[presenter.TierLine, ...]
+    symptoms: tuple[diagnosis_text.EvidenceLine, ...]
+    tiers: tuple[diagnosis_text.TierLine, ...]
 
 
 class Gaps(Struct, frozen=True):
@@ -84,7 +84,7 @@ def of_diagnosis(diagnosis: Diagnosis, snapshots: Sequence[Snapshot]) -> Page:
     verdict, *lines = answer_lines(diagnosis)
     badge, *headline = verdict.cells
     shown = highlight(snapshots[-1])
-    steps = Section("next", "Next", "steps", presenter.next_steps(diagnosis))
+    steps = Section("next", "Next", "steps", diagnosis_text.next_steps(diagnosis))
     charts, not_drawn = measurements.sections(
         time_series.measured(None, snapshots),
         snapshots,
@@ -152,20 +152,20 @@ def _marks(diagnosis: Diagnosis) -> tuple[Mark, ...]:
 
 def causes(diagnosis: Diagnosis) -> Section:
     """The named causes, else the likeliest, with their evidence and their rivals."""
-    shown = presenter.shown_causes(diagnosis, every=False) or diagnosis.causes[:1]
+    shown = diagnosis_text.shown_causes(diagnosis, every=False) or diagnosis.causes[:1]
     content = Causes(
-        summary=presenter.answer_line(diagnosis) or ("" if shown else "no cause found"),
+        summary=diagnosis_text.answer_line(diagnosis) or ("" if shown else "no cause found"),
         cards=tuple(_card(cause, diagnosis, place) for place, cause in enumerate(shown)),
         rivals=_probabilities(diagnosis) if shown else None,
         network=_network(diagnosis),
-        unexplained=presenter.unexplained(diagnosis),
+        unexplained=diagnosis_text.unexplained(diagnosis),
     )
     lead = "A finding counts for a cause that expects it. Ten points are ten times the odds against its best rival."
     return Section("why", "Why", "causes", content, lead if shown else "")
 
 
 def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> CauseCard:
-    lines = presenter.evidence_lines(cause, diagnosis)
+    lines = diagnosis_text.evidence_lines(cause, diagnosis)
     probability = percent(cause.probability)
     rivals = [one.title for one in diagnosis.causes if one.id == cause.rival]
     rival = f" against its best rival: {rivals[0]}" if rivals else ""
@@ -173,8 +173,8 @@ def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> CauseCard:
     return CauseCard(
         cause=cause,
         probability=probability,
-        facts=presenter.facts_of(cause),
-        advice=presenter.advice(cause),
+        facts=diagnosis_text.facts_of(cause),
+        advice=diagnosis_text.advice(cause),
         evidence=tuple(line for line in lines if not line.no_source),
         not_given=tuple(line.message for line in lines if line.no_source),
         breakdown=ScoreBreakdown(f"account-{place}", f"Score in points{rival}", scores) if scores else None,
@@ -221,7 +221,7 @@ def _cell(cause: RankedCause, name: str) -> str:
 def checks(diagnosis: Diagnosis) -> Section:
     """The tiers: infrastructure, framework, application."""
     lead = "Infrastructure, then the framework, then the application. What was not measured is unknown, never healthy."
-    content = Checks(presenter.symptoms(diagnosis), presenter.tier_lines(diagnosis))
+    content = Checks(diagnosis_text.symptoms(diagnosis), diagnosis_text.tier_lines(diagnosis))
     return Section("checks", "What was checked", "checks", content, lead)
 
 
@@ -231,5 +231,5 @@ def gaps(diagnosis: Diagnosis, more: Sequence[str] = ()) -> Section:
         (row.title, _STATUS.get(row.status, row.status), str(row.artifacts), row.detail) for row in diagnosis.coverage
     )
     sources = Table("Sources", ("source", "status", "artifacts", "detail"), rows, numbers=(2,)) if rows else None
-    lines = (*presenter.gap_lines(diagnosis, every=True), *more)
+    lines = (*diagnosis_text.gap_lines(diagnosis, every=True), *more)
     return Section("gaps", "What was not measured", "gaps", Gaps(lines, sources))

@@ -23,7 +23,7 @@ from latdoctor.incident.timeline_model import (
     TimelineEvent,
     TimelineSubject,
 )
-from latdoctor.report import presenter
+from latdoctor.report import diagnosis_text
 from latdoctor.report.html import diagnosis_page, incident_figures, measurements, time_series
 from latdoctor.report.html.chart_tables import NOT_MEASURED, clock, shown, time_of_day
 from latdoctor.report.html.page_model import (
@@ -131,9 +131,9 @@ def of_incident(timeline: Timeline, snapshots: Sequence[Snapshot]) -> Page:
 def _headline(timeline: Timeline, diagnosis: Diagnosis | None) -> str:
     """The cause, as the diagnosis or else the journal names it."""
     if diagnosis is not None:
-        first = next(iter(presenter.shown_causes(diagnosis, every=False)), None)
+        first = next(iter(diagnosis_text.shown_causes(diagnosis, every=False)), None)
         if first is None:
-            return presenter.answer_line(diagnosis).capitalize() or diagnosis.verdict.message
+            return diagnosis_text.answer_line(diagnosis).capitalize() or diagnosis.verdict.message
         return first.title if diagnosis.answer.kind == "named" else f"Possibly: {first.title}"
     named = [cause.title for event in timeline.looks for cause in event.causes if cause.named]
     if named:
@@ -142,7 +142,7 @@ def _headline(timeline: Timeline, diagnosis: Diagnosis | None) -> str:
 
 
 def _scope(timeline: Timeline) -> str:
-    names = ", ".join(presenter.shortened(target) for target in timeline.targets)
+    names = ", ".join(diagnosis_text.shortened(target) for target in timeline.targets)
     began, ended = unix(timeline.start.at), unix(timeline.closed_at or "")
     parts = (
         timeline.id,

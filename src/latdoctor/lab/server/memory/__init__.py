@@ -8,7 +8,7 @@ from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory.arena import ArenaPool
 from latdoctor.lab.server.memory.cuda import CudaPool
 from latdoctor.lab.server.memory.glibc import GlibcPool
-from latdoctor.lab.server.memory.pool import MemoryPool
+from latdoctor.lab.server.memory.pool_interface import MemoryPool
 
 _BACKENDS: dict[str, Callable[[MemoryConfig], MemoryPool]] = {"glibc": GlibcPool, "arena": ArenaPool, "cuda": CudaPool}
 

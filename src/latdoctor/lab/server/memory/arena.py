@@ -20,7 +20,15 @@ import torch
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory.blocks import Block, Segment, SegmentLayout, rounded
-from latdoctor.lab.server.memory.pool import MIB, BufferLease, Clock, MemoryPool, MemoryStats, OutOfMemory, Shape
+from latdoctor.lab.server.memory.pool_interface import (
+    MIB,
+    BufferLease,
+    Clock,
+    MemoryPool,
+    MemoryStats,
+    OutOfMemory,
+    Shape,
+)
 
 
 class ArenaLease:

@@ -14,7 +14,15 @@ import torch
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import MemoryConfig
-from latdoctor.lab.server.memory.pool import BufferLease, Clock, FixedLease, MemoryPool, MemoryStats, OutOfMemory, Shape
+from latdoctor.lab.server.memory.pool_interface import (
+    BufferLease,
+    Clock,
+    FixedLease,
+    MemoryPool,
+    MemoryStats,
+    OutOfMemory,
+    Shape,
+)
 
 
 class CudaPool(MemoryPool):

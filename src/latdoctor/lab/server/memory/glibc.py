@@ -21,7 +21,15 @@ from msgspec import Struct
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.config import MemoryConfig
 from latdoctor.lab.server.memory.blocks import rounded
-from latdoctor.lab.server.memory.pool import BufferLease, Clock, FixedLease, MemoryPool, MemoryStats, OutOfMemory, Shape
+from latdoctor.lab.server.memory.pool_interface import (
+    BufferLease,
+    Clock,
+    FixedLease,
+    MemoryPool,
+    MemoryStats,
+    OutOfMemory,
+    Shape,
+)
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -2, -3, -4, -8
 KIB, MIB = 1 << 10, 1 << 20

@@ -19,9 +19,9 @@ from latdoctor.incident.state import decode_body, incidents_in
 from latdoctor.journal.entry import JournalEntry, JournalError, Moment
 from latdoctor.journal.locks import LockHeldError
 from latdoctor.journal.store import Journal
-from latdoctor.notify.dispatcher import DeliveryContext, DeliveryResult, DeliverySummary, deliver
+from latdoctor.notify.journaled_delivery import DeliveryContext, DeliveryResult, DeliverySummary, deliver
 from latdoctor.notify.outbox import DueMessages, due_for_all
-from latdoctor.notify.receiver import Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import Receiver, ReceiverKind
 from latdoctor.notify.transport import Keys, attempt
 from tests.http.stub_server import Server, answering, each, hangs, serving
 from tests.notify import incident_cases as stories
@@ -199,7 +199,7 @@ def test_the_secret_is_nowhere_in_the_journal(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from tests.notify.test_dispatcher import told_once
+from tests.notify.test_journaled_delivery import told_once
 told_once(Path(sys.argv[1]), sys.argv[2], sys.argv[3])
 """
 
@@ -246,7 +246,7 @@ def test_killed_again_and_again_a_channel_hears_it_twice_at_most(
         attempt(*arguments)  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("latdoctor.notify.dispatcher.attempt", killed)
+    monkeypatch.setattr("latdoctor.notify.journaled_delivery.attempt", killed)
     with serving(answering(200)) as server:
         desk = Desk(tmp_path / "state", server, ReceiverKind.SLACK)
         for _ in range(10):

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from latdoctor.detectors.derived_ratios import QUOTIENTS, Quotient, quotients
+from latdoctor.detectors.derived_readings import QUOTIENTS, Quotient, quotients
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence, Labels, Origin, Reading, Subject, Window
 

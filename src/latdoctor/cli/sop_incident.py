@@ -13,8 +13,8 @@ import msgspec
 import typer
 from msgspec import structs
 
-from latdoctor.cli.config import TargetSettings
-from latdoctor.cli.config import targets as configured
+from latdoctor.cli.config_file import TargetSettings
+from latdoctor.cli.config_file import targets as configured
 from latdoctor.cli.console import notice
 from latdoctor.cli.time_args import IncidentStart, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError

@@ -19,7 +19,7 @@ from msgspec import Meta, Struct, structs
 
 from latdoctor.cli.console import notice
 from latdoctor.errors import DefinitionError, Problem
-from latdoctor.notify.receiver import KINDS, NOTICE_KINDS, NoticeKind, Receiver, ReceiverKind
+from latdoctor.notify.receiver_config import KINDS, NOTICE_KINDS, NoticeKind, Receiver, ReceiverKind
 from latdoctor.strict_yaml import Fields, Node, load, one_of
 from latdoctor.units import parse_share, parse_span
 

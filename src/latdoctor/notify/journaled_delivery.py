@@ -19,7 +19,7 @@ from latdoctor.journal.locks import lock
 from latdoctor.journal.state_dir import LOCKS
 from latdoctor.journal.store import Journal
 from latdoctor.notify.outbox import DueMessages
-from latdoctor.notify.receiver import Message, Receiver
+from latdoctor.notify.receiver_config import Message, Receiver
 from latdoctor.notify.transport import AttemptResult, Keys, attempt
 
 
