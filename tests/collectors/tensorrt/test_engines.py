@@ -285,3 +285,9 @@ def test_a_file_that_cannot_be_read_hides_no_other() -> None:
 def test_an_engine_itself_is_not_opened() -> None:
     with pytest.raises(SourceError, match="nothing of a TensorRT engine"):
         parsed(b"ftrt\x00\x00\x00\x00" + bytes(300))
+
+
+def test_a_builder_that_does_not_speak_of_conversions_needs_an_unknown_number() -> None:
+    found = parsed((HEAD + BUILD).encode())
+    assert values(found)["engine.rejected"] == 0
+    assert "engine.reformats_needed" in hidden(found)

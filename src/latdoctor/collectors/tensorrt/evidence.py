@@ -33,6 +33,7 @@ _TIME = "engine.layer_time"
 _EXPORT = "trtexec --loadEngine=FILE --exportLayerInfo=FILE.graph.json --exportProfile=FILE.profile.json"
 _DETAILED = "build with --profilingVerbosity=detailed, then " + _EXPORT
 _TIMED = "trtexec --loadEngine=FILE --exportTimes=FILE.timing.json"
+_DIRECT = "build with --directIO --verbose, and keep the log of the build"
 _VERBOSE = "keep the log of the build: trtexec --verbose … > FILE.build.log"
 
 
@@ -150,9 +151,11 @@ def _log(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         yield writer.reading(
             "engine.unconstrained", float(log.unconstrained), artifact, _named(log.unconstrained_layers)
         )
-        yield writer.reading(
-            "engine.reformats_needed", float(log.reformats_needed or 0), artifact, "builder's messages"
-        )
+        if log.reformats_needed is None:  # the builder speaks of them only where it was told to avoid them
+            why = "the builder does not say how many conversions it needs"
+            yield writer.gap(why, GapCode.ABSENT, ("engine.reformats_needed",), _DIRECT)
+        else:
+            yield writer.reading("engine.reformats_needed", float(log.reformats_needed), artifact, "builder's messages")
     else:
         yield writer.gap("the log is not of a verbose build", GapCode.ABSENT, _BUILD, _VERBOSE)
     outside = [(one, name) for one, name in files.logs if one.outside or one.beyond]
