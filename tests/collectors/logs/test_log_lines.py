@@ -121,6 +121,87 @@ APPLICATION_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
         "CUDA error: operation not permitted when stream is capturing",
         (CudaError(900, "cudaErrorStreamCaptureUnsupported", False, ""),),
     ),
+    (
+        "RuntimeError: Unexpected error from cudaGetDeviceCount(). x? Error 802: system not yet initialized",
+        (CudaError(802, "cudaErrorSystemNotReady", False, ""),),
+    ),
+    (
+        "Unexpected error from cudaGetDeviceCount(). Error 101: invalid device ordinal",
+        (CudaError(101, "cudaErrorInvalidDevice", False, ""),),
+    ),
+    (
+        "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 304: OS call failed or "
+        "operation not supported on this OS (Triggered internally at CUDAFunctions.cpp:109.)",
+        (CudaError(304, "cudaErrorOperatingSystem", False, ""),),
+    ),
+    (
+        "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 804: forward "
+        "compatibility was attempted on non supported HW",
+        (DriverMismatch(),),
+    ),
+    (
+        "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected",
+        (CudaError(100, "cudaErrorNoDevice", False, ""),),
+    ),
+    (
+        "cudaGetDeviceCount returned 802 -> system not yet initialized",
+        (CudaError(802, "cudaErrorSystemNotReady", False, ""),),
+    ),
+    (
+        'CUDA error at simple.cu:9 code=802(cudaErrorSystemNotReady) "cudaSetDevice(d)"',
+        (CudaError(802, "cudaErrorSystemNotReady", False, ""),),
+    ),
+    ("cudaMalloc failed: out of memory", (CudaError(2, "cudaErrorMemoryAllocation", False, ""),)),
+    (
+        "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 7.00 MiB on device 0: cudaMalloc failed: out of memory",
+        (CudaError(2, "cudaErrorMemoryAllocation", False, ""),),
+    ),
+    ("CUDA error 2 at ggml-cuda.cu:7: out of memory", (CudaError(2, "cudaErrorMemoryAllocation", False, ""),)),
+    (
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 77 bytes.",
+        (CudaError(2, "cudaErrorMemoryAllocation", False, ""),),
+    ),
+    (
+        "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory in memory space hbm.",
+        (CudaError(2, "cudaErrorMemoryAllocation", False, ""),),
+    ),
+    (
+        "RESOURCE_EXHAUSTED: Failed to allocate request for 2.00GiB (2147483648B) on device ordinal 0",
+        (CudaError(2, "cudaErrorMemoryAllocation", False, ""),),
+    ),
+    (
+        "OOM when allocating tensor with shape[64,512] and type float on GPU:0 by allocator GPU_0_bfc",
+        (CudaError(2, "cudaErrorMemoryAllocation", False, ""),),
+    ),
+    (
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 4.00GiB requested by op Conv2D",
+        (CudaError(2, "cudaErrorMemoryAllocation", False, ""),),
+    ),
+    (
+        "CUDNN failure 4: CUDNN_STATUS_INTERNAL_ERROR ; GPU=0",
+        (CudaError(None, "CUDNN_STATUS_INTERNAL_ERROR", False, ""),),
+    ),
+    (
+        "could not create cudnn handle: CUDNN_STATUS_ALLOC_FAILED",
+        (CudaError(None, "CUDNN_STATUS_ALLOC_FAILED", False, ""),),
+    ),
+    (
+        "failed to run cuBLAS routine: CUBLAS_STATUS_EXECUTION_FAILED",
+        (CudaError(None, "CUBLAS_STATUS_EXECUTION_FAILED", False, ""),),
+    ),
+    ("NCCL error in: a.cpp:1, unhandled cuda error", (CudaError(None, "ncclUnhandledCudaError", False, ""),)),
+    ("RuntimeError: HIP error: invalid device function", (CudaError(98, "cudaErrorInvalidDeviceFunction", False, ""),)),
+    (
+        "hipErrorNoBinaryForGpu: Unable to find code object for all current devices!",
+        (CudaError(209, "hipErrorNoBinaryForGpu", False, ""),),
+    ),
+    ("HIP out of memory. Tried to allocate 1 GiB", (CudaError(2, "cudaErrorMemoryAllocation", False, ""),)),
+    ("hipMemcpy: hipErrorIllegalAddress", (CudaError(700, "hipErrorIllegalAddress", True, ""),)),
+    (
+        "GeForce with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
+        (CudaError(209, "cudaErrorNoKernelImageForDevice", False, ""),),
+    ),
+    ("failed call to cuInit: CUDA_ERROR_NO_DEVICE: x", (CudaError(100, "cudaErrorNoDevice", False, ""),)),
     ("Failed to initialize NVML: Driver/library version mismatch", (DriverMismatch(),)),
     ("CUDA driver version is insufficient for CUDA runtime version", (DriverMismatch(),)),
     ("RuntimeError: CUDA error: forward compatibility was attempted on non supported HW", (DriverMismatch(),)),
@@ -130,6 +211,14 @@ APPLICATION_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
     ("INFO:     Started server process [42]", (ProcessStarted(), LoggedChange("change.process_start"))),
     # Lines that must say nothing.
     ("CUDA error: no error", ()),
+    ("Plan failed with an exception: CUDNN_STATUS_NOT_SUPPORTED", ()),
+    ("cudnnCreate: CUDNN_STATUS_SUCCESS", ()),
+    ("RESOURCE_EXHAUSTED: grpc: received message larger than max (9 vs. 4)", ()),
+    ("HTTP Error 101: invalid device ordinal number in the request", ()),
+    (
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 4GiB. The caller states this is not a failure",
+        (),
+    ),
     ("0 CUDA errors", ()),
     ("CUDA error checking is enabled", ()),
     ("query answered cudaErrorNotReady", ()),

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collectors.logs import error_code_tables, oom_kills
+from latdoctor.collectors.logs import cuda_failures, oom_kills
+from latdoctor.collectors.logs.cuda_failures import failure_in
 from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, kill_in
 from latdoctor.collectors.tensorrt.build_log import OUTSIDE
@@ -169,10 +170,8 @@ LogFact = (
 FACT_HINTS = re.compile(
     rb"NVRM|SXid|DCGM_FR_|exceed min ~ max|any optimization profile|expected the shape of|"
     rb"set binding dimension|"
-    rb"(?i:cuda|outofmemoryerror|version mismatch|nvidia driver on your system)|"
-    + MARKER_HINTS.pattern
-    + b"|"
-    + oom_kills.HINTS
+    rb"(?i:version mismatch|nvidia driver on your system)|"
+    + b"|".join((MARKER_HINTS.pattern, cuda_failures.HINTS, oom_kills.HINTS))
 )
 
 # What the kernel alone writes, in a line without its time.
@@ -199,18 +198,9 @@ _APPLICATION_MISMATCH = re.compile(
     r"|unsupported display driver / cuda driver combination",
     re.I,
 )
-_CUDA = re.compile(r"\bcuda[ _]?(?:(?:runtime|driver|api) )?(?:error|failure)\b|\bcuda runtime \(", re.I)
-_CUDA_NAME = re.compile(r"\b(cudaError[A-Z]\w{1,60}|CUDA_ERROR_[A-Z_]{2,60})\b")
-_LIBRARY_NAME = re.compile(r"\b((?:CUBLAS|CUDNN|CUSOLVER|CUSPARSE|CUFFT)_STATUS_[A-Z_]{2,60})\b")
-_CUDA_NUMBER = re.compile(r"[\s:=#(]{0,4}(?:code[\s:=]{0,3})?(\d{1,4})\b")
 _DCGM = re.compile(r"\bDCGM_FR_([A-Z0-9_]{2,60})\b")
-_OUT_OF_MEMORY = re.compile(r"\bCUDA out of memory\b|\btorch(?:\.cuda)?\.OutOfMemoryError\b", re.I)
 _SPEAKS_OF_PROCESS = re.compile(r"\bpid[=: ]{1,2}(\d{1,10})\b|\[(rank ?\d{1,5})\]", re.I)
 _STARTED = re.compile(r"Started server process|Booting worker")
-_UNKNOWN_WORDS = re.compile(r": (?!no error|success|none)[A-Za-z]", re.I)
-# PyTorch repeats the error's name in a separate line that refers to the documentation.
-_HINT = re.compile(r"Search for [`'\"]?cudaError")
-_NO_ERRORS = frozenset({"cudaErrorNotReady", "CUDA_ERROR_NOT_READY"})  # the result "not yet" of a query
 
 
 def parse_facts(line: LogLine) -> tuple[LogFact, ...]:
@@ -257,38 +247,11 @@ def _application_facts(line: LogLine) -> tuple[LogFact, ...]:
         return (DcgmErrorReported(named[1]),)
     if OUTSIDE.search(message):
         return (ShapeRefused(),)
-    error = _cuda_error(message)
+    error = failure_in(message)
     if error is None:
         return (mark,) if mark else ()
-    code, name, sticky, driver = error
-    if driver:
+    if error.driver:
         return (DriverMismatch(),)
     process_match = _SPEAKS_OF_PROCESS.search(message)
     process = line.pid or (process_match[1] or process_match[2] if process_match else "")
-    return (CudaError(code, name, sticky, process),)
-
-
-def _cuda_error(message: str) -> tuple[int | None, str, bool, bool] | None:
-    """(code, name, sticky, driver) of the CUDA error that `message` reports, by name, then text, then number."""
-    if _HINT.search(message):
-        return None
-    named = _CUDA_NAME.search(message)
-    if named:
-        row = error_code_tables.by_name(named[1])
-        if row is None:
-            return None if named[1] in _NO_ERRORS else (None, named[1], False, False)
-        return row.code, row.name, row.sticky, row.driver
-    if _OUT_OF_MEMORY.search(message):
-        return 2, error_code_tables.cuda_codes()[2].name, False, False
-    trigger = _CUDA.search(message)
-    if not trigger:
-        return None
-    rest = message[trigger.end() :][:300]
-    number = _CUDA_NUMBER.match(rest)
-    row = error_code_tables.by_text(rest) or (error_code_tables.cuda_codes().get(int(number[1])) if number else None)
-    if row is not None:
-        return row.code, row.name, row.sticky, row.driver
-    library = _LIBRARY_NAME.search(rest)
-    if library:
-        return None, library[1], False, False
-    return (None, "unrecognised", False, False) if _UNKNOWN_WORDS.match(rest) else None
+    return (CudaError(error.code, error.name, error.sticky, process),)
