@@ -151,7 +151,7 @@ def _log(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         yield writer.reading(
             "engine.unconstrained", float(log.unconstrained), artifact, _named(log.unconstrained_layers)
         )
-        if log.reformats_needed is None:  # the builder speaks of them only where it was told to avoid them
+        if log.reformats_needed is None:  # the builder speaks of them only where directIO asks it to avoid them
             why = "the builder does not say how many conversions it needs"
             yield writer.gap(why, GapCode.ABSENT, ("engine.reformats_needed",), _DIRECT)
         else:
