@@ -87,6 +87,18 @@ class FileFinder:
         self.gaps.append(Gap(self.source, shown, self.signals, next_step=next_step, code=code))
 
 
+_NO_CLOCK = 946684800.0  # 2000: archives without times give 1970 or 1980
+
+
+def modified_at(path: Path) -> float | None:
+    """When the file was last changed, unix seconds UTC; None if that is unknown."""
+    try:
+        found = path.stat().st_mtime
+    except OSError:
+        return None
+    return found if found > _NO_CLOCK else None
+
+
 @dataclass(frozen=True, slots=True)
 class NamedFile:
     """A file as the artifact `name` of its collector, read together with the others of `group`."""
@@ -113,7 +125,15 @@ def file_reader(
         own = finder()
         name = own.source
         artifacts = tuple(
-            Artifact(f"{name}/{one.name}", name, one.group, clean(piped_input.display(one.path)), clock.now(), one.path)
+            Artifact(
+                f"{name}/{one.name}",
+                name,
+                one.group,
+                clean(piped_input.display(one.path)),
+                clock.now(),
+                one.path,
+                modified_at(one.path),
+            )
             for one in named(own, paths(request))
         )
         return CollectResult(artifacts, tuple(own.gaps))

@@ -36,7 +36,8 @@ class Artifact:
     """One raw thing as it was found: a metrics page, a trace, a log.
 
     `group` binds artifacts that are read together (the first and the last page of one server); `source` says where
-    it came from, for people (`http://127.0.0.1:8000/metrics`, `trace.json.gz`); `taken_at` is unix seconds UTC.
+    it came from, for people (`http://127.0.0.1:8000/metrics`, `trace.json.gz`); `taken_at` is unix seconds UTC, and
+    `modified_at` that of a file's last change.
     """
 
     name: str
@@ -45,6 +46,12 @@ class Artifact:
     source: str
     taken_at: float
     content: bytes | Path
+    modified_at: float | None = None
+
+    @property
+    def written_by(self) -> float:
+        """When its content was complete, at the latest, in unix seconds UTC: times in it are not after that."""
+        return self.taken_at if self.modified_at is None else min(self.taken_at, self.modified_at)
 
     def read(self, limit: int = MAX_ARTIFACT) -> bytes:
         """The raw bytes. Raises SourceError where the file cannot be read or is larger than `limit` bytes."""

@@ -56,7 +56,7 @@ _OTHER_FILES = {  # what is given in a bundle's place, by the ends of the name
 }
 
 
-class _Entry(Struct, frozen=True):
+class _Entry(Struct, frozen=True, omit_defaults=True):
     name: str
     collector: str
     group: str
@@ -64,6 +64,7 @@ class _Entry(Struct, frozen=True):
     taken_at: float
     bytes: int
     sha256: str
+    modified_at: float | None = None
 
 
 class _Manifest(Struct, frozen=True, omit_defaults=True):
@@ -115,9 +116,8 @@ def _write_folder(bundle: Bundle, folder: Path, tool_version: str, redactor: Red
         elif not _copy(artifact, artifact.content, target, redactor):
             whole.append(artifact.name)
         size, digest = _digest(target)
-        entries.append(
-            _Entry(artifact.name, artifact.collector, artifact.group, artifact.source, artifact.taken_at, size, digest)
-        )
+        named = (artifact.name, artifact.collector, artifact.group, artifact.source, artifact.taken_at)
+        entries.append(_Entry(*named, size, digest, artifact.modified_at))
     known = bundle.redaction
     if known and redactor:
         known = Redaction(dict(redactor.counts), (*known.unread, *whole))
@@ -261,7 +261,8 @@ def _artifact(entry: _Entry, folder: Path, where: str) -> Artifact:
         raise BundleError(
             f"the artifact {entry.name} was changed after it was collected", where=where, next_step=_AGAIN
         )
-    return Artifact(entry.name, entry.collector, clean(entry.group), clean(entry.source), entry.taken_at, path)
+    group, source = clean(entry.group), clean(entry.source)
+    return Artifact(entry.name, entry.collector, group, source, entry.taken_at, path, entry.modified_at)
 
 
 def _digest(path: Path) -> tuple[int, str]:

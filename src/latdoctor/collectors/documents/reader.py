@@ -44,7 +44,7 @@ def _part(part: Part, artifact: Artifact) -> Iterator[Evidence]:
     if part.format is None:
         yield from _log(part, artifact)
         return
-    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.taken_at)
+    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by)
     try:
         yield part.format.read(section)
     except ValueError as error:
@@ -60,7 +60,7 @@ def _log(part: Part, artifact: Artifact) -> Iterator[Evidence]:
     content = part.text.encode()
     if not CANDIDATE.search(content):
         return
-    log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.taken_at, content)
+    log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.written_by, content)
     found = parse_log([log])
     yield Evidence(subjects=found.subjects, events=found.events, readings=found.readings)
 

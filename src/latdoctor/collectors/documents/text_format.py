@@ -13,7 +13,7 @@ from latdoctor.evidence.model import Evidence, Origin
 class Section:
     """A part of a text file in one format: `text` without quoting and colours, from line `first_line` (1 is the first).
 
-    `taken_at` is when the file was read, unix seconds UTC: it supplies what times in the text leave out.
+    `taken_at` is when the file was written or read, unix seconds UTC: it supplies what times in the text leave out.
     """
 
     text: str

@@ -35,6 +35,7 @@ from latdoctor.collectors.base import (
     SourceAvailability,
     SourceReader,
 )
+from latdoctor.collectors.input_files import modified_at
 from latdoctor.collectors.logs import NAME, SIGNALS, formats, line_prefix
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.logs.line_kind import LineLocation, LineReader
@@ -95,7 +96,8 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step, code=raw.code))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if kind.other:
-            log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content)
+            written = None if pipes.is_stream(path) else modified_at(path)
+            log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content, written)
             artifacts += time_range.with_time_range(log, request.past)
         if kind.access_log:
             artifacts += access_log.log_artifacts(
@@ -226,7 +228,7 @@ def _gap(source: str, reason: str, next_step: str, code: GapCode) -> Gap:
 def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Evidence:
     content = formats.decoded(artifact.read(limit=2 * MAX_READ))
     form = formats.form_of(content, artifact.source)
-    scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.taken_at) if requested else None)
+    scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.written_by) if requested else None)
     lines = _Lines(scan, artifact, tuple(kind.reader(artifact) for kind in LINE_KINDS))
     unread = lines.read_records(content) if form == formats.RECORDS else lines.read(content)
     if not (scan.kernel_lines or scan.application_lines):
@@ -256,7 +258,7 @@ class _Lines:
         for number, raw in enumerate(io.BytesIO(content), 1):
             start = raw[:MAX_LINE]
             if CANDIDATE.search(start):
-                text, line = formats.line_of(raw[:MAX_RECORD], self.artifact.taken_at)
+                text, line = formats.line_of(raw[:MAX_RECORD], self.artifact.written_by)
                 self._take(LineLocation(number, text, line), start)
             elif scan.needs_writers:
                 scan.take(LineLocation(number, *_plain(start, self.artifact)), False)
@@ -275,7 +277,7 @@ class _Lines:
             try:
                 if len(raw) > MAX_RECORD:
                     raise ValueError("record too long")
-                for text, line in formats.lines_of(raw, self.artifact.taken_at):
+                for text, line in formats.lines_of(raw, self.artifact.written_by):
                     self._take(LineLocation(number, text, line), line.message.encode("utf-8", "replace"))
             except ValueError:
                 unread += 1
@@ -296,7 +298,7 @@ class _Lines:
 def _plain(raw: bytes, artifact: Artifact) -> tuple[str, line_prefix.LogLine]:
     """Parse only the prefix of a line."""
     text = line_prefix.clean_line(raw)
-    return text, line_prefix.parse(text, artifact.taken_at)
+    return text, line_prefix.parse(text, artifact.written_by)
 
 
 READER = SourceReader(collect, parse, preflight)

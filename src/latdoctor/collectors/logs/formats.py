@@ -14,14 +14,15 @@ import msgspec
 
 from latdoctor.collectors.logs import line_prefix
 from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
+from latdoctor.collectors.logs.month_names import MONTH
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
 
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d{1,4}: SXid \(")
 _MOMENT = re.compile(
-    r"(?P<own>\[\s*\d{1,12}(?:\.\d{1,9})?\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2}\s+\d{1,2} \d\d:\d\d:\d\d \d{4}\])"
+    rf"(?P<own>\[\s*\d{{1,12}}(?:\.\d{{1,9}})?\]|\[[^\W\d_]{{1,4}}\.? {MONTH}\s+\d{{1,2}} \d\d:\d\d:\d\d \d{{4}}\])"
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\s?(?:Z|[+-]\d\d:?\d\d)?\]?"
-    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)\s+\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
+    rf"|{MONTH}\s+\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d{{1,9}})?"
 )
 _QUOTES = re.compile(r"[\"'`‘’“”«»]")
 _SIGNS = re.compile(
