@@ -96,7 +96,7 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step, code=raw.code))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if kind.other:
-            written = None if pipes.is_stream(path) else modified_at(path)
+            written = None if piped_input.is_stream(path) else modified_at(path)
             log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content, written)
             artifacts += time_range.with_time_range(log, request.past)
         if kind.access_log:
