@@ -172,7 +172,9 @@ def _partial_thermal(fields: Fields) -> Number:
     """Whether heat cuts the clocks: known if one of its two reasons is active, or both are known not to be."""
     active, known = _known_reasons(fields)
     bits = readings.SW_THERMAL | readings.HW_THERMAL
-    return 1.0 if active & bits else 0.0 if known & bits == bits else MISSING
+    if active & bits:
+        return 1.0
+    return 0.0 if known & bits == bits else _flag_or_number(fields.get("violation.thermal"))
 
 
 def _of(name: str, factor: float = 1.0) -> Callable[[Fields], Number]:
@@ -216,6 +218,7 @@ FURTHER: Mapping[str, Callable[[Fields], Number]] = {
     "gpu.persistence": lambda fields: flag(fields.get("persistence_mode")),
     "gpu.mig": lambda fields: flag(fields.get("mig.mode.current")),
     "gpu.recovery_action": _recovery,
+    "gpu.throttle.power_time": _of("violation.power", 0.01),
     "gpu.pcie.rx_rate": _of("pcie.rx", 1e6),
     "gpu.pcie.tx_rate": _of("pcie.tx", 1e6),
     **{signal: _bit(bit) for signal, bit in _OTHER_REASONS.items()},
