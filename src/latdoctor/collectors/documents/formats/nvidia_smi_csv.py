@@ -27,17 +27,24 @@ _OWN = (
     r"|gpu_uuid|gpu_name|ecc\.errors\.[\w.]+|fan\.speed|pstate|used_gpu_memory|used_memory|remapped_rows\.\w+|mig\.mode\.\w+"
     r"|driver_version|retired_pages\.[\w.]+|compute_cap"
 )
-_FIELD = r"\"?[A-Za-z][\w.-]{1,80}(?: \[[^\]]{1,8}\])?\"?"
+_FIELD = r"[A-Za-z][\w.-]{1,80}(?: \[[^\]]{1,8}\])?"
 _HEADING = re.compile(rf"^(?=.*\b(?:{_OWN})\b)(?:{_FIELD})(?:, ?{_FIELD})*\s*$")
+_NAME = re.compile(r"[a-z][a-z_.]+")  # of a field, in a list of them
 _LONGEST = 200_000  # rows
 _PROCESS = ("pid", "process_name", "used_gpu_memory", "used_memory", "name")
 
 
 def read(section: Section) -> Evidence:
-    """The states in the rows. Raises ValueError where no row fits the heading."""
-    rows = list(_rows(section.text.splitlines()))
-    if not rows:
+    """The states in the rows of each query. Raises ValueError where no row fits a heading."""
+    queries: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
+    for row in _rows(section.text.splitlines()):
+        queries.setdefault(tuple(row), []).append(row)
+    if not queries:
         raise ValueError("no row under its heading")
+    return Evidence.merge(_query(rows, section) for rows in queries.values())
+
+
+def _query(rows: Sequence[Mapping[str, str]], section: Section) -> Evidence:
     processes = _processes(rows) if "pid" in rows[0] else {}
     states = [replace(state, processes=processes.get(state.index, MISSING)) for state in _states(rows)]
     if processes:
@@ -59,10 +66,10 @@ def _rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
         if command := _COMMAND.search(line):
             names = [canonical(name) for name in command[2].split(",")]
         elif _HEADING.match(line):
-            names = [canonical(_UNIT.sub("", name.strip(' "'))) for name in line.split(",")]
+            names = [canonical(_UNIT.sub("", name.strip())) for name in line.split(",")]
         elif names and line.strip():
             cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
-            if len(cells) == len(names):
+            if len(cells) == len(names) and not (len(cells) == 1 and _NAME.fullmatch(cells[0])):
                 yield _first_known(names, cells)
 
 

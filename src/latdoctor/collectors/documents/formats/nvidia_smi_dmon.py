@@ -51,16 +51,20 @@ Row = Mapping[str, str]
 def read(section: Section) -> Evidence:
     """The samples of every GPU. Raises ValueError where no row fits the heading."""
     rows = list(_rows(section.text.splitlines()[:_LONGEST]))
-    times = list(_times(rows, section.taken_at))
-    per_process = bool(rows) and "pid" in rows[0]
-    states = [
-        GpuState(int(row["gpu"]), _fields(row, per_process=per_process), time)
-        for row, time in zip(rows, times, strict=True)
-    ]
-    if per_process:
-        listed = _processes(rows)
-        latest = {state.index: state for state in states}
-        states = [GpuState(index, {}, state.time, listed[index]) for index, state in latest.items()]
+    if not rows:
+        raise ValueError("no row under its heading")
+    parts = ([row for row in rows if "pid" not in row], [row for row in rows if "pid" in row])
+    return Evidence.merge(_samples(part, section) for part in parts if part)
+
+
+def _samples(rows: Sequence[Row], section: Section) -> Evidence:
+    times = _times(rows, section.taken_at)
+    if "pid" not in rows[0]:
+        states = [GpuState(int(row["gpu"]), _fields(row), time) for row, time in zip(rows, times, strict=True)]
+        return evidence_of(states, Machine(MISSING, MISSING), section)
+    latest = {int(row["gpu"]): time for row, time in zip(rows, times, strict=True)}
+    listed = _processes(rows)
+    states = [GpuState(index, {}, time, listed[index]) for index, time in latest.items()]
     return evidence_of(states, Machine(MISSING, MISSING), section)
 
 
@@ -87,9 +91,7 @@ def _cells(line: str) -> list[str]:
     return [cell.strip() for cell in line.split(",")] if "," in line else line.split()
 
 
-def _fields(row: Row, *, per_process: bool) -> dict[str, str]:
-    if per_process:
-        return {}
+def _fields(row: Row) -> dict[str, str]:
     return {_COLUMNS[name]: "N/A" if text == "-" else text for name, text in row.items() if name in _COLUMNS}
 
 

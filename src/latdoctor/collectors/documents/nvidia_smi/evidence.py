@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from latdoctor.collectors.documents.nvidia_smi.fields import FURTHER, PARTIAL, Fields, GpuState, device_of, sample_of
 from latdoctor.collectors.documents.nvidia_smi.values import refusal
 from latdoctor.collectors.documents.text_format import Section
@@ -84,7 +86,8 @@ def evidence_of(states: Sequence[GpuState], machine: Machine, section: Section) 
         parts.append(_further(index, found, section))
         parts.append(_curves(index, devices[index], found, samples[index], section))
         parts.append(_failures(index, found, section))
-    return _without_false_gaps(Evidence.merge(parts))
+    found = _without_false_gaps(Evidence.merge(parts))
+    return found if any(state.time is not None for state in states) else _without_times(found)
 
 
 def _in_order(states: Iterable[GpuState], taken_at: float) -> list[GpuState]:
@@ -204,6 +207,14 @@ def _without_false_gaps(found: Evidence) -> Evidence:
         found.series,
         events=found.events,
         gaps=tuple(kept for gap in found.gaps if (kept := _narrowed(gap, known)) is not None),
+    )
+
+
+def _without_times(found: Evidence) -> Evidence:
+    """The moment at which a text was read is not that of its values."""
+    readings = tuple(structs.replace(one, window=Window()) for one in found.readings)
+    return structs.replace(
+        found, readings=readings, events=tuple(structs.replace(one, time=None) for one in found.events)
     )
 
 
