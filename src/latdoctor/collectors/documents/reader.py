@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from msgspec import structs
+
 from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
@@ -36,7 +38,20 @@ def _file(artifact: Artifact) -> Evidence:
     found = [evidence for part in parts for evidence in _part(part, artifact)]
     if not found:
         raise SourceError("nothing in it is recognised", where=artifact.source)
-    return Evidence.merge(found)
+    return _with_joined_gaps(Evidence.merge(found))
+
+
+def _with_joined_gaps(found: Evidence) -> Evidence:
+    """One gap for each reason and subject; what one part lacks and another part has is not missing."""
+    known = {(one.subject, one.signal) for one in found.readings}
+    signals: dict[Gap, dict[str, None]] = {}
+    for gap in found.gaps:
+        same = structs.replace(gap, signals=(), origin=gap.origin if gap.code != GapCode.ABSENT else None)
+        lacking = (one for one in gap.signals if gap.code != GapCode.ABSENT or (gap.subject, one) not in known)
+        signals.setdefault(same, {}).update(dict.fromkeys(lacking))
+    empty = {gap for gap in found.gaps if not gap.signals}
+    gaps = (structs.replace(gap, signals=tuple(names)) for gap, names in signals.items() if names or gap in empty)
+    return structs.replace(found, gaps=tuple(gaps))
 
 
 def _part(part: Part, artifact: Artifact) -> Iterator[Evidence]:

@@ -29,7 +29,7 @@ _OWN = (
 )
 _FIELD = r"[A-Za-z][\w.-]{1,80}(?: \[[^\]]{1,8}\])?"
 _HEADING = re.compile(rf"^(?=.*\b(?:{_OWN})\b)(?:{_FIELD})(?:, ?{_FIELD})*\s*$")
-_NAME = re.compile(r"[a-z][a-z_.]+")  # of a field, in a list of them
+_NAME = re.compile(r"[A-Za-z]\w*[._][\w.]*|[a-z]+")  # of a field, in a list of them
 _LONGEST = 200_000  # rows
 _PROCESS = ("pid", "process_name", "used_gpu_memory", "used_memory", "name")
 

@@ -27,7 +27,7 @@ from latdoctor.collectors.nvml.samples import (
     Text,
     Unavailable,
 )
-from latdoctor.evidence.model import Event, Evidence, Gap, Reading, Series, Window
+from latdoctor.evidence.model import Event, Evidence, Reading, Series, Window
 
 GPU_LOST, PROCESS_MEMORY = "log.gpu_lost", "gpu.process_memory"
 PROVIDES = frozenset({*SIGNALS, *FURTHER, ACCESS_ERROR, GPU_LOST, PROCESS_MEMORY})
@@ -86,8 +86,8 @@ def evidence_of(states: Sequence[GpuState], machine: Machine, section: Section) 
         parts.append(_further(index, found, section))
         parts.append(_curves(index, devices[index], found, samples[index], section))
         parts.append(_failures(index, found, section))
-    found = _without_false_gaps(Evidence.merge(parts))
-    return found if any(state.time is not None for state in states) else _without_times(found)
+    whole = Evidence.merge(parts)
+    return whole if any(state.time is not None for state in states) else _without_times(whole)
 
 
 def _in_order(states: Iterable[GpuState], taken_at: float) -> list[GpuState]:
@@ -198,28 +198,9 @@ _FAILED = {
 }
 
 
-def _without_false_gaps(found: Evidence) -> Evidence:
-    """Without the gaps for signals that another field of the same text gives after all."""
-    known = {(one.subject, one.signal) for one in found.readings}
-    return Evidence(
-        found.subjects,
-        found.readings,
-        found.series,
-        events=found.events,
-        gaps=tuple(kept for gap in found.gaps if (kept := _narrowed(gap, known)) is not None),
-    )
-
-
 def _without_times(found: Evidence) -> Evidence:
     """The moment at which a text was read is not that of its values."""
     readings = tuple(structs.replace(one, window=Window()) for one in found.readings)
     return structs.replace(
         found, readings=readings, events=tuple(structs.replace(one, time=None) for one in found.events)
     )
-
-
-def _narrowed(gap: Gap, known: set[tuple[str, str]]) -> Gap | None:
-    left = tuple(signal for signal in gap.signals if (gap.subject or "", signal) not in known)
-    if gap.signals and not left:
-        return None
-    return Gap(gap.source, gap.reason, left, gap.subject, gap.next_step, gap.origin, gap.code)
