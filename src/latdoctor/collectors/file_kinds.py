@@ -53,14 +53,20 @@ class _Test:
 
 def _is_log(head: bytes) -> bool:
     from latdoctor.collectors.access_log.collector import recognise as recognise_access_log
-    from latdoctor.collectors.logs import line_prefix
+    from latdoctor.collectors.logs import formats
     from latdoctor.collectors.logs.line_kinds import CANDIDATE
+    from latdoctor.errors import SourceError
 
+    head = formats.decoded(head)
     if recognise_access_log(head).access_log or CANDIDATE.search(head):
         return True
-    lines = [line_prefix.parse(line_prefix.clean_line(raw), 0.0) for raw in head.splitlines()[:_TRIED] if raw.strip()]
+    try:
+        form = formats.form_of(head, "")
+    except SourceError:
+        return False
+    lines = [formats.line_of(raw, 0.0)[1] for raw in head.splitlines()[:_TRIED] if raw.strip()]
     timestamped = sum(line.time is not None or line.uptime is not None for line in lines)
-    return bool(lines) and timestamped >= _MOST * len(lines)
+    return form != formats.PLAIN or (bool(lines) and timestamped >= _MOST * len(lines))
 
 
 def _is_metrics(head: bytes) -> bool:

@@ -230,7 +230,11 @@ def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Ev
     form = formats.form_of(content, artifact.source)
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.written_by) if requested else None)
     lines = _Lines(scan, artifact, tuple(kind.reader(artifact) for kind in LINE_KINDS))
-    unread = lines.read_records(content) if form == formats.RECORDS else lines.read(content)
+    unread = lines.read_records(content) if form == formats.RECORDS else 0
+    if form == formats.PLAIN:
+        lines.read(content)
+    elif form == formats.DOCUMENT:
+        lines.read_document(content)
     if not (scan.kernel_lines or scan.application_lines):
         raise SourceError(
             "contains no log line", where=artifact.source, next_step="pass a log that is not empty", code=GapCode.EMPTY
@@ -252,8 +256,8 @@ class _Lines:
     artifact: Artifact
     readers: tuple[LineReader, ...]
 
-    def read(self, content: bytes) -> int:
-        """Read a log of plain lines. Returns 0: every line can be read."""
+    def read(self, content: bytes) -> None:
+        """Read a log of plain lines."""
         scan = self.scan
         for number, raw in enumerate(io.BytesIO(content), 1):
             start = raw[:MAX_LINE]
@@ -266,7 +270,12 @@ class _Lines:
                 scan.coverage.add_line(start, number)
         if scan.coverage:
             scan.coverage.finish()
-        return 0
+
+    def read_document(self, content: bytes) -> None:
+        """Read a JSON document; its records are counted instead of lines."""
+        for number, lines in enumerate(formats.lines_of_document(content, self.artifact.written_by), 1):
+            for text, line in lines:
+                self._take(LineLocation(number, text, line, "record"), line.message.encode("utf-8", "replace"))
 
     def read_records(self, content: bytes) -> int:
         """Read a log of JSON records. Returns how many could not be read."""

@@ -1,4 +1,5 @@
-"""Format of a log: plain lines, or JSON records (journalctl -o json, docker, structured logging).
+"""Format of a log: plain lines, JSON records one per line (journalctl -o json, docker, structured logging), or a JSON
+document with many records (exports of log services).
 
 Files that are not logs are rejected, because the absence of a fault in them means nothing.
 """
@@ -9,13 +10,12 @@ import codecs
 import re
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import islice
 
-import msgspec
-
-from latdoctor.collectors.logs import line_prefix
+from latdoctor.collectors.logs import line_prefix, records
 from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.month_names import MONTH
-from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.collectors.logs.records import Fields, LogRecord
 from latdoctor.errors import SourceError
 
 _DRIVER = re.compile(r"NVRM: |nvidia-nvswitch\d{1,4}: SXid \(")
@@ -36,7 +36,7 @@ _MOST_BEFORE = 400  # characters before the driver's words
 _WITH_KERNEL, _WITH_OWN_STAMP, _WITH_TIME = 3, 2, 1
 
 
-def carried(text: str, line: LogLine, taken_at: float) -> LogLine:
+def carried(text: str, line: LogLine, written_at: float) -> LogLine:
     """Return the driver's line carried by `line` (which is `text` parsed); `line` itself if there is none."""
     if line.writer == KERNEL:
         return line
@@ -45,7 +45,7 @@ def carried(text: str, line: LogLine, taken_at: float) -> LogLine:
     if found is None or not before.strip() or len(before) > _MOST_BEFORE or not _carries(before):
         return line
     moments = list(_MOMENT.finditer(text, 0, found.start()))
-    inner = line_prefix.parse(text[moments[-1].start() :], taken_at) if moments else line
+    inner = line_prefix.parse(text[moments[-1].start() :], written_at) if moments else line
     time, zoned = (line.time, line.zoned) if inner.time is None else (inner.time, inner.zoned)
     return replace(line, message=text[found.start() :], writer=KERNEL, time=time, zoned=zoned, uptime=inner.uptime,
                    pid="", process="")  # fmt: skip
@@ -77,14 +77,12 @@ def _ends_as_rfc_5424(words: list[str]) -> bool:
     return words[-4:] == ["kernel", "-", "-", "-"]
 
 
-PLAIN, RECORDS = "plain", "records"
+PLAIN, RECORDS, DOCUMENT = "plain", "records", "document"
 
+_REALTIMES = ("_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")  # of journald
 HEAD = 1 << 20  # bytes used to recognise the format
 _LONGEST_PREFIX = 200  # bytes before a journal's record that a container carries
 _TRIED = 100  # lines used to recognise the format
-# The text field of a record: journald, docker (json-file), and common names of structured logging.
-_MESSAGES = ("MESSAGE", "log", "message", "msg", "event")
-_TIMES = ("time", "timestamp", "@timestamp", "ts", "asctime")
 _FRAME = re.compile(rb"\x1e|data: (?=\{)")  # before each record of journalctl -o json-seq and json-sse
 _MARKUP = re.compile(rb"<(?:!doctype|html|\?xml)\b", re.I)
 _JSON_BEGINS = re.compile(rb"\{\s*(?:$|\"[^\"]*\"\s*:|\})|\[\s*(?:$|[{\[\"\]])")
@@ -96,15 +94,27 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 
 def decoded(content: bytes) -> bytes:
     """Return `content` as UTF-8 without a byte order mark; UTF-16 is recognised by its mark (PowerShell writes it)."""
-    for mark, encoding in _BOMS:
-        if content.startswith(mark):
-            content = content.decode(encoding, "replace").encode()
+    encoding = encoding_of(content[:HEAD])
+    if encoding:
+        content = content.decode(encoding, "replace").encode("utf-8", "replace")
     # A log truncated while open begins with zeros, and UTF-16 without its mark is half zeros.
     return content.replace(b"\0", b"") if b"\0" in content else content
 
 
+def encoding_of(head: bytes) -> str:
+    """The encoding of a text that is not plain UTF-8, by its beginning: UTF-16 with or without its mark, else ""."""
+    marked = next((encoding for mark, encoding in _BOMS if head.startswith(mark)), "")
+    if marked or b"\0" not in head:
+        return marked
+    for encoding, zeros, others in (("utf-16-le", head[1::2], head[::2]), ("utf-16-be", head[::2], head[1::2])):
+        # Text of one script: nearly every second byte is a zero, or the same few values.
+        if zeros.count(0) > 0.5 * len(zeros) and others.count(0) < 0.05 * len(others):
+            return encoding
+    return ""
+
+
 def form_of(content: bytes, where: str) -> str:
-    """PLAIN or RECORDS, by the beginning of a decoded log. Raises SourceError for anything but a log of lines."""
+    """PLAIN, RECORDS or DOCUMENT, by the beginning of a decoded log. Raises SourceError for anything but a log."""
     head = content[:HEAD]
     _refuse_binary(head, where)
     lines = [line.strip() for line in head.splitlines() if line.strip()][:_TRIED]
@@ -112,16 +122,24 @@ def form_of(content: bytes, where: str) -> str:
         raise SourceError("is a web page or XML, not a log of lines", where=where, next_step=_TEXT)
     if is_metrics(lines):
         raise SourceError("is a metrics page, not a log", where=where, next_step="pass it as --metrics FILE")
-    records = [_FRAME.sub(b"", line, count=1) for line in lines]
-    if not records or not _JSON_BEGINS.match(records[0]):
+    begins = [_FRAME.sub(b"", line, count=1) for line in lines]
+    if not begins or not _JSON_BEGINS.match(begins[0]):
         return PLAIN
-    if any(_message_of(_object(line)) is not None for line in records):
+    values = (records.object_in(line) for line in begins)
+    if any(value is not None and next(records.records_of(value, 0.0), None) for value in values):
         return RECORDS
+    if any(_is_dated(record) for record in islice(records.records_in_document(head, 0.0), _TRIED)):
+        return DOCUMENT
     raise SourceError(
         "is a JSON document, not a log of lines",
         where=where,
         next_step="pass a profiler trace as --trace FILE, a journal as journalctl -o short-iso or -o json",
     )
+
+
+def _is_dated(record: LogRecord) -> bool:
+    """Whether it has a time: an answer of an API has a message too."""
+    return record.time is not None or _microseconds(record.fields, *_REALTIMES) is not None
 
 
 _TEXT = "pass it as text (a journal: journalctl -k -o short-iso > kernel.log)"
@@ -146,76 +164,81 @@ def is_metrics(lines: list[bytes]) -> bool:
     return bool(ramp) and len(declared) + len(samples) >= _ENOUGH * len(lines)
 
 
-def lines_of(record: bytes, taken_at: float) -> Iterator[tuple[str, LogLine]]:
+def lines_of(record: bytes, written_at: float) -> Iterator[tuple[str, LogLine]]:
     """Yield the lines of one JSON record, each with its original text. Other lines are plain lines.
 
     Raises ValueError if a record cannot be read or has no text.
     """
     record = _FRAME.sub(b"", record.strip(), count=1)
     if not record.startswith(b"{"):
-        yield line_of(record, taken_at)
+        yield line_of(record, written_at)
         return
-    fields = _object(record)
-    message = _message_of(fields)
-    if fields is None or message is None:
+    fields = records.object_in(record)
+    found = list(records.records_of(fields, written_at)) if fields is not None else []
+    if not found:
         raise ValueError("a record without readable text")
-    inner = _object(message) if message.startswith(b"{") else None  # a journal's record out of a container's log
-    if inner is not None and (value := _message_of(inner)) is not None:
-        fields, message = {**{name: fields[name] for name in _TIMES if name in fields}, **inner}, value
-    for raw in message.splitlines() or [b""]:
+    for one in found:
+        yield from lines_of_record(one, written_at)
+
+
+def lines_of_document(content: bytes, written_at: float) -> Iterator[list[tuple[str, LogLine]]]:
+    """Yield the lines of each record of a JSON document."""
+    for record in records.records_in_document(content, written_at):
+        yield list(lines_of_record(record, written_at))
+
+
+def lines_of_record(record: LogRecord, written_at: float) -> Iterator[tuple[str, LogLine]]:
+    """Yield the lines of a record, each with its text."""
+    for raw in record.message.splitlines() or [b""]:
         text = line_prefix.clean_line(raw)
-        yield text, _journal(fields, text) if "MESSAGE" in fields else _structured(fields, text, taken_at)
+        yield (
+            text,
+            _journal(record.fields, text) if "MESSAGE" in record.fields else _structured(record, text, written_at),
+        )
 
 
-def line_of(raw: bytes, taken_at: float) -> tuple[str, LogLine]:
+def line_of(raw: bytes, written_at: float) -> tuple[str, LogLine]:
     """Parse a line that is not a record: return its cleaned text and parsed form. It may carry a driver line or a
-    journal record.
+    record of one line.
     """
-    begin = raw.find(b"{")
-    fields = _object(raw[begin:]) if 0 < begin <= _LONGEST_PREFIX and b'"MESSAGE"' in raw else None
-    message = _message_of(fields)
-    if fields is not None and message is not None and b"\n" not in message:
-        text = line_prefix.clean_line(message)
-        return text, _journal(fields, text)
+    begin = raw.find(b"{", 0, _LONGEST_PREFIX)
+    if begin >= 0 and (found := _carried_record(raw, begin, written_at)) is not None:
+        return found
     text = line_prefix.clean_line(raw[: line_prefix.MAX_LINE])
-    return text, carried(text, line_prefix.parse(text, taken_at), taken_at)
+    return text, carried(text, line_prefix.parse(text, written_at), written_at)
 
 
-def _object(line: bytes) -> dict[str, object] | None:
-    try:
-        return msgspec.json.decode(line, type=dict[str, object])
-    except UNDECODABLE:
+def _carried_record(raw: bytes, begin: int, written_at: float) -> tuple[str, LogLine] | None:
+    """The line in a JSON record behind a carrier's prefix, or None."""
+    prefix = line_prefix.clean_line(raw[:begin])
+    if b'"MESSAGE"' not in raw and not line_prefix.is_carrier(prefix, written_at):
         return None
+    fields = records.object_in(raw[begin:].rstrip())
+    record = records.record_in(fields, written_at) if fields is not None else None
+    if record is None or b"\n" in record.message.strip(b"\n"):
+        return None
+    ((text, line),) = lines_of_record(record, written_at)
+    if line.time is None and prefix:
+        outer = line_prefix.parse(f"{prefix}x", written_at)
+        line = replace(line, time=outer.time, zoned=outer.zoned)
+    return text, line
 
 
-def _message_of(fields: dict[str, object] | None) -> bytes | None:
-    """journald writes a text, its bytes if it has control characters (colours), or null for one that was too long."""
-    for name in _MESSAGES if fields else ():
-        match fields.get(name) if fields else None:
-            case str() as text:
-                return text.encode("utf-8", "replace")
-            case list() as numbers if all(isinstance(n, int) and 0 <= n < 256 for n in numbers):
-                return bytes(n for n in numbers if isinstance(n, int))
-            case _:
-                continue
-    return None
-
-
-def _journal(fields: dict[str, object], text: str) -> LogLine:
+def _journal(fields: Fields, text: str) -> LogLine:
     kernel = fields.get("_TRANSPORT") == "kernel" or _is_kernels(fields)
     uptime = _microseconds(fields, "_SOURCE_MONOTONIC_TIMESTAMP", "__MONOTONIC_TIMESTAMP") if kernel else None
-    time = _microseconds(fields, "_SOURCE_REALTIME_TIMESTAMP", "__REALTIME_TIMESTAMP")
+    time = _microseconds(fields, *_REALTIMES)
     pid = "" if kernel else line_prefix.clean_line(str(fields.get("_PID") or "").encode())
     process = "" if kernel else line_prefix.clean_line(str(fields.get("SYSLOG_IDENTIFIER") or "").encode())
     return LogLine(text, KERNEL if kernel else APPLICATION, time, time is not None, uptime, pid, process)
 
 
-def _is_kernels(fields: dict[str, object]) -> bool:
+def _is_kernels(fields: Fields) -> bool:
     """For a journal with a selection of fields: the identifier is the kernel's, and there is no PID."""
     return fields.get("SYSLOG_IDENTIFIER") == "kernel" and not fields.get("_PID")
 
 
-def _microseconds(fields: dict[str, object], *names: str) -> float | None:
+def _microseconds(fields: Fields, *names: str) -> float | None:
     for name in names:
         value = fields.get(name)
         if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
@@ -223,11 +246,14 @@ def _microseconds(fields: dict[str, object], *names: str) -> float | None:
     return None
 
 
-def _structured(fields: dict[str, object], text: str, taken_at: float) -> LogLine:
-    """Parse a line within a record; the record's time applies if the line has none."""
-    line = carried(text, line_prefix.parse(text, taken_at), taken_at)
+def _structured(record: LogRecord, text: str, written_at: float) -> LogLine:
+    """Parse a line within a record; the record's time applies if the line has none, and its zone if that has none."""
+    line = carried(text, line_prefix.parse(text, written_at), written_at)
     if line.writer == BARE and not text.lstrip().startswith("NVRM:"):
         line = replace(line, writer=APPLICATION)
-    value = next((value for name in _TIMES if isinstance(value := fields.get(name), str)), "")
-    outer = line_prefix.parse(f"{line_prefix.clean_line(value.encode('utf-8', 'replace'))} x", taken_at)
-    return line if line.time is not None else replace(line, time=outer.time, zoned=outer.zoned)
+    if record.time is None:
+        return line
+    outer = LogLine(text, APPLICATION, record.time.time, record.time.zoned)
+    return (
+        line_prefix.joined(outer, line) if line.time is not None else replace(line, time=outer.time, zoned=outer.zoned)
+    )

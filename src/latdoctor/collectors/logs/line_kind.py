@@ -19,11 +19,20 @@ from latdoctor.evidence.model import Evidence
 
 @dataclass(frozen=True, slots=True)
 class LineLocation:
-    """A line of a log: its number from 1, its cleaned text, and its parsed form."""
+    """A line of a log: its number from 1, its cleaned text, and its parsed form.
+
+    `unit` is what is counted: lines, or the records of a JSON document.
+    """
 
     number: int
     text: str
     line: LogLine
+    unit: str = "line"
+
+    @property
+    def place(self) -> str:
+        """Its place in the log, for an Origin."""
+        return f"{self.unit} {self.number}"
 
 
 class LineReader(Protocol):

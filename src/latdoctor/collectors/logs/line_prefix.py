@@ -61,7 +61,8 @@ _LEAD = re.compile(
     r"|(?:level|lvl|severity)=\"?\w{1,10}\"?\s"
     r"|(?:time|ts|t|timestamp|@timestamp|datetime|asctime|date)="
     r"|\[(?:rank ?\d{1,5}|[^\[\]\d][^\[\]]{0,120}|\d{1,4},\d{1,4})\](?:<std(?:out|err)>)?[:,]?\s{0,4}"
-    r"|[\w.@/-]{1,120} {0,80}\|\s{1,4}"
+    r"|[\w.@/-]{1,120} {0,80}\|\s{0,4}"
+    r"|\{\w{1,80}=\"[^{}]{0,600}\} "
     r"|(?:[\w.-]{1,80}[.-][a-z0-9]{4,12} )?[\w.-]{1,80} (?=\d{4}-\d\d-\d\d[T ])"
     r"|[\w./-]{1,200}:(?:\d{1,9}:)?\s{0,2}(?=[\[\w])"
     r"|\s{1,8}"
@@ -155,6 +156,25 @@ def _front(text: str, written_at: float) -> _Front | None:
     return None
 
 
+def is_carrier(prefix: str, written_at: float) -> bool:
+    """Whether `prefix` is wholly a carrier's: a time, names and streams as `parse` knows them, or nothing."""
+    start = 0
+    for _ in range(_MOST_LEADS):
+        if start == len(prefix):
+            return True
+        front = _front(prefix[start:], written_at)
+        if front is not None:
+            start += front.begin
+            stream = _STREAM.match(prefix, start)
+            start = stream.end() if stream else start
+            continue
+        lead = _LEAD.match(prefix, start)
+        if lead is None or lead.end() == start:
+            return False
+        start = lead.end()
+    return start == len(prefix)
+
+
 def _behind(text: str, end: int, closing: str) -> tuple[int, str]:
     """Where the message begins behind a time that ends at `end`, and the rank that stands in its bracket."""
     rank = ""
@@ -185,10 +205,10 @@ def _timed(text: str, written_at: float, depth: int = _MOST_STAMPS) -> LogLine |
     inner = _timed(outer.message, written_at, depth - 1) if depth > 1 and outer.writer != KERNEL else None
     if inner is None or inner.time is None or (inner.writer == KERNEL and outer.process):
         return outer  # a program that quotes the kernel is not the kernel
-    return _joined(outer, inner)
+    return joined(outer, inner)
 
 
-def _joined(outer: LogLine, inner: LogLine) -> LogLine:
+def joined(outer: LogLine, inner: LogLine) -> LogLine:
     """The line of `inner`, whose time a carrier preceded with its own."""
     found = replace(inner, pid=inner.pid or outer.pid, process=inner.process or outer.process)
     if outer.time is None or inner.time is None or inner.zoned:

@@ -188,7 +188,7 @@ class LogScanner:
             Event(
                 signal=signal,
                 subject=subject,
-                origin=Origin(self._artifact.name, f"line {at.number}"),
+                origin=Origin(self._artifact.name, at.place),
                 fields={
                     key: _redacted(value, 200) if isinstance(value, str) else value for key, value in fields.items()
                 },
