@@ -62,7 +62,10 @@ class SourceOptions:
         "--select", default="", metavar="MATCHERS", help="Which of its series, such as '{job=\"vllm\"}'."
     )
     since: str = _option(
-        "--since", default="", metavar="TIME", help="Read its history and logs from then: 2h, 02:30 (default 1h)."
+        "--since",
+        default="",
+        metavar="TIME",
+        help="Read history and logs from then: 2h, 02:30 (before --until; default 1h).",
     )
     until: str = _option(
         "--until", default="", metavar="TIME", help="The end of the diagnosed period: 10min, 03:10 (default now)."

@@ -25,7 +25,11 @@ _CLOCK = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?")
 
 
 def past_of(sources: SourceOptions, settings: TargetSettings) -> TimeRange | None:
-    """The requested time range; the last hour where only a Prometheus server is named. Raises UsageError."""
+    """The requested time range; the last hour where only a Prometheus server is named. Raises UsageError.
+
+    `--until` counts from now, and `--since` from `--until`, written or not: `2h` is two hours before it, `02:30` the
+    last time before it that it was that late.
+    """
     named = sources.prometheus or settings.prometheus
     if sources.select and not named:
         raise UsageError("--select is for --prometheus URL", next_step="name the server, or leave it out")
@@ -37,13 +41,13 @@ def past_of(sources: SourceOptions, settings: TargetSettings) -> TimeRange | Non
         return None
     now = time.time()
     until = moment(sources.until, now, "--until") if sources.until else now
-    since = moment(sources.since, until if not sources.until else now, "--since") if sources.since else until - SINCE
+    since = moment(sources.since, until, "--since") if sources.since else until - SINCE
     wrong = _wrong(since, until, now)
     if wrong:
         raise UsageError(
             f"from {_shown(since)} to {_shown(until)} {wrong}",
             where="--since",
-            next_step="write it such as --since 2h (before now), or --since 02:30 --until 03:10",
+            next_step="write it such as --since 2h (before --until), or --since 02:30 --until 03:10",
         )
     window = parse_duration(sources.window) if sources.window else min(WINDOW, until - since)
     return TimeRange(since, until, min(window, until - since))
@@ -81,7 +85,8 @@ def server_of(sources: SourceOptions, settings: TargetSettings, past: TimeRange 
 
 
 def moment(text: str, now: float, where: str) -> float:
-    """`2h` (ago), `02:30` (the last time it was that late) or `2026-11-22T02:30:00Z` → unix seconds.
+    """`2h` (before `now`), `02:30` (the last time before `now` that it was that late) or `2026-11-22T02:30:00Z` → unix
+    seconds.
 
     A time without a zone is this machine's. Raises UsageError.
     """
