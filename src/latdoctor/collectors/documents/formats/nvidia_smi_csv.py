@@ -29,7 +29,6 @@ _OWN = (
 )
 _FIELD = r"[A-Za-z][\w.-]{1,80}(?: \[[^\]]{1,8}\])?"
 _HEADING = re.compile(rf"^(?=.*\b(?:{_OWN})\b)(?:{_FIELD})(?:, ?{_FIELD})*\s*$")
-_NAME = re.compile(r"[A-Za-z]\w*[._][\w.]*|[a-z]+")  # of a field, in a list of them
 _LONGEST = 200_000  # rows
 _PROCESS = ("pid", "process_name", "used_gpu_memory", "used_memory", "name")
 
@@ -60,16 +59,22 @@ def _query(rows: Sequence[Mapping[str, str]], section: Section) -> Evidence:
 
 
 def _rows(lines: Sequence[str]) -> Iterator[Mapping[str, str]]:
-    """The fields of each row under the names of the heading above it; a heading may repeat in a loop."""
+    """The fields of each row under the names of the heading above it; a heading may repeat in a loop.
+
+    One name alone is a heading where it has a unit, or where the command stands above; its rows end at an empty line.
+    """
     names: list[str] = []
     for line in lines[:_LONGEST]:
         if command := _COMMAND.search(line):
             names = [canonical(name) for name in command[2].split(",")]
         elif _HEADING.match(line):
-            names = [canonical(_UNIT.sub("", name.strip())) for name in line.split(",")]
-        elif names and line.strip():
+            heading = [canonical(_UNIT.sub("", name.strip())) for name in line.split(",")]
+            names = heading if len(heading) > 1 or heading == names or _UNIT.search(line) else []
+        elif not line.strip():
+            names = names if len(names) > 1 else []
+        elif names:
             cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
-            if len(cells) == len(names) and not (len(cells) == 1 and _NAME.fullmatch(cells[0])):
+            if len(cells) == len(names):
                 yield _first_known(names, cells)
 
 
@@ -128,7 +133,7 @@ FORMAT = TextFormat(
     name="nvidia-smi-csv",
     title="nvidia-smi --query-gpu",
     begins=re.compile(rf"^.{{0,200}}nvidia-smi .*--query-(?:gpu|compute-apps|apps)[= ]|{_HEADING.pattern}"),
-    confirms=re.compile(r"\n(?!.*nvidia-smi ).*(?:,|\d)"),
+    confirms=re.compile(r"--query-|\[[^\]\n]{1,8}\]|,"),
     read=read,
     provides=PROVIDES,
     contains_times=True,
