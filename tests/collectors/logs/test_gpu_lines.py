@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.logs.collector import parse
 from latdoctor.collectors.logs.line_kinds import LINE_KINDS
+from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 
@@ -88,7 +90,8 @@ def test_a_mutated_line_does_no_harm(name: str, data: st.DataObject) -> None:
     line = CASES[name]["line"]
     cut = data.draw(st.integers(0, len(line)))
     other = data.draw(st.text(max_size=20))
-    read(f"x\n{line[:cut]}{other}{line[cut + len(other) :]}\n")
+    with suppress(SourceError):  # control characters make it no text
+        read(f"x\n{line[:cut]}{other}{line[cut + len(other) :]}\n")
 
 
 @pytest.mark.parametrize("name", CASES)
