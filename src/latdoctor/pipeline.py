@@ -78,8 +78,8 @@ def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> 
 
 def _shown(collector: Collector) -> frozenset[str]:
     """The signals that it provides, with those derived from its distributions (`latency` gives `latency.p99`)."""
-    spread = tuple(f"{name}." for name in collector.provides if catalogue()[name].kind == SignalKind.DISTRIBUTION)
-    return (collector.provides - collector.only_positive) | {name for name in catalogue() if name.startswith(spread)}
+    spread = tuple(f"{name}." for name in collector.assured if catalogue()[name].kind == SignalKind.DISTRIBUTION)
+    return collector.assured | {name for name in catalogue() if name.startswith(spread)}
 
 
 def observer(wanted: CollectRequest, context: Context, baseline: Baseline | None, rules: RuleSet) -> Observe:

@@ -170,7 +170,7 @@ def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
     for artifact in bundle.artifacts:
         if artifact.collector in readers and _is_of(source, artifact.source):
             groups.setdefault((artifact.collector, artifact.group), set()).add(artifact.name)
-    provided = {collector.name: collector.provides for collector in COLLECTORS}
+    provided = {collector.name: collector.assured for collector in COLLECTORS}
     refused = {
         gap.origin.artifact
         for gap in evidence.gaps

@@ -168,6 +168,11 @@ class Collector:
         """The signals it may yield."""
         return self.signals()
 
+    @property
+    def assured(self) -> frozenset[str]:
+        """The signals that a source of this kind has, or can rule out."""
+        return self.provides - self.only_positive
+
     def collect(self, request: CollectRequest, clock: Clock) -> CollectResult:
         return self.reader().collect(request, clock)
 

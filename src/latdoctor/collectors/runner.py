@@ -100,7 +100,7 @@ def _outcome(reading: _RunningCollector, request: CollectRequest, *, stopped: bo
     next_step = "check that source by itself, or leave it out"
     if stopped:
         reason, next_step, code = f"{collector.title} was stopped, as no server answered", "", GapCode.STOPPED
-    gap = Gap(collector.name, reason, tuple(sorted(collector.provides)), next_step=next_step, code=code)
+    gap = Gap(collector.name, reason, tuple(sorted(collector.assured)), next_step=next_step, code=code)
     return CollectResult(gaps=(gap,))
 
 
@@ -133,7 +133,7 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
         gap = Gap(
             source=collector.name,
             reason=f"{where}: {error.what}",
-            signals=tuple(sorted(collector.provides)),
+            signals=tuple(sorted(collector.assured)),
             next_step=wrong_option_hint(group[0], collector.name) or error.next_step,
             origin=Origin(group[0].name),
             code=error.code,

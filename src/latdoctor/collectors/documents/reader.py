@@ -79,7 +79,7 @@ def _log(part: Part, artifact: Artifact) -> Iterator[Evidence]:
         return
     log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.written_by, content)
     found = parse_log([log])
-    yield Evidence(subjects=found.subjects, events=found.events, readings=found.readings)
+    yield structs.replace(found, looked=(), gaps=(), clipped=())
 
 
 def _named(finder: FileFinder, paths: tuple[Path, ...]) -> Iterator[NamedFile]:

@@ -19,6 +19,22 @@ GPU_LINES = (
 )  # fmt: skip
 BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE, *GPU_LINES)
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
+# What the engines' own lines show (engines/*.yaml), where a log has such lines.
+ENGINE_SIGNALS = (
+    "batch.tokens", "batch.tokens.mean", "compute.infer.mean", "compute.time", "compute.time.mean",
+    "decode.time", "decode.time.mean", "image_cache.hit_ratio", "input.length", "input.length.mean",
+    "input.token_rate", "iteration.time", "iteration.time.mean", "kv.blocks", "kv.blocks_free",
+    "kv.blocks_used", "kv.hit_ratio", "kv.host_usage", "kv.longest_requests", "kv.preemption_rate",
+    "kv.retracted", "kv.tokens", "kv.tokens_used", "kv.usage", "level.onset", "log.engine_dead",
+    "log.engine_timeout", "log.kv_full", "log.model_failed", "log.pool_fallback", "log.prefix_cache_lost",
+    "log.queue_full", "output.length", "output.length.mean", "output.token_rate", "postprocess.time.mean",
+    "prefill.time", "prefill.time.mean", "prefix_cache.hit_ratio", "prefix_cache.remote_hit_ratio",
+    "preprocess.time.mean", "queue.depth", "queue.time", "queue.time.mean", "queue.tokens",
+    "requests.in_decode", "requests.in_prefill", "requests.limit", "requests.running", "requests.scheduled",
+    "requests.swapped", "server.gpu_memory_ratio", "server.gpu_utilization", "server.host_cpu",
+    "server.host_disk_ratio", "server.host_memory_ratio", "speculation.acceptance_ratio", "tpot", "tpot.mean",
+    "worker.load_time",
+)  # fmt: skip
 
 
 def _reader() -> SourceReader:
@@ -30,10 +46,10 @@ def _reader() -> SourceReader:
 COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
-    signals=lambda: frozenset((*SIGNALS, *CHANGES, *BY_CHANCE)),
+    signals=lambda: frozenset((*SIGNALS, *CHANGES, *BY_CHANCE, *ENGINE_SIGNALS)),
     is_requested=lambda request: bool(request.logs),
     reader=_reader,
     option="--log FILE",
     cost="reads a file",
-    only_positive=frozenset(BY_CHANCE),
+    only_positive=frozenset((*BY_CHANCE, *ENGINE_SIGNALS)),
 )

@@ -95,7 +95,7 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             step = "pass the part that covers the incident as a separate file"
             gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step, code=raw.code))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
-        if kind.other:
+        if kind.other or any(one.has_needle(raw.content) for one in LINE_KINDS):
             written = None if piped_input.is_stream(path) else modified_at(path)
             log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content, written)
             artifacts += time_range.with_time_range(log, request.past)
@@ -229,7 +229,7 @@ def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Ev
     content = formats.decoded(artifact.read(limit=2 * MAX_READ))
     form = formats.form_of(content, artifact.source)
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested, artifact.written_by) if requested else None)
-    lines = _Lines(scan, artifact, tuple(kind.reader(artifact) for kind in LINE_KINDS))
+    lines = _Lines(scan, artifact, tuple(kind.of(artifact, requested) for kind in LINE_KINDS))
     unread = lines.read_records(content) if form == formats.RECORDS else 0
     if form == formats.PLAIN:
         lines.read(content)
@@ -263,7 +263,7 @@ class _Lines:
             start = raw[:MAX_LINE]
             if CANDIDATE.search(start):
                 text, line = formats.line_of(raw[:MAX_RECORD], self.artifact.written_by)
-                self._take(LineLocation(number, text, line), start)
+                self._take(LineLocation(number, text, line, raw=raw[:MAX_RECORD]), start)
             elif scan.needs_writers:
                 scan.take(LineLocation(number, *_plain(start, self.artifact)), False)
             if scan.coverage:
@@ -287,7 +287,8 @@ class _Lines:
                 if len(raw) > MAX_RECORD:
                     raise ValueError("record too long")
                 for text, line in formats.lines_of(raw, self.artifact.written_by):
-                    self._take(LineLocation(number, text, line), line.message.encode("utf-8", "replace"))
+                    searched = line.message.encode("utf-8", "replace") + b"\n" + raw  # numbers may be in other fields
+                    self._take(LineLocation(number, text, line, raw=raw), searched)
             except ValueError:
                 unread += 1
         return unread

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Protocol
 
 from latdoctor.collectors.logs.line_prefix import LogLine
+from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 
@@ -21,13 +22,15 @@ from latdoctor.evidence.model import Evidence
 class LineLocation:
     """A line of a log: its number from 1, its cleaned text, and its parsed form.
 
-    `unit` is what is counted: lines, or the records of a JSON document.
+    `unit` is what is counted: lines, or the records of a JSON document. `raw` is the line or the JSON record as it
+    stands in the log.
     """
 
     number: int
     text: str
     line: LogLine
     unit: str = "line"
+    raw: bytes = b""
 
     @property
     def place(self) -> str:
@@ -51,7 +54,8 @@ class LineReader(Protocol):
 
 @dataclass(frozen=True)
 class LineKind:
-    """Lines of one kind. `reader` makes the reader of one log, whose subject is `node/{artifact.group}` as a rule.
+    """Lines of one kind. `reader` makes the reader of one log, whose subject is `node/{artifact.group}` as a rule;
+    `ranged`, if there is one, that of a log of which a time range is requested.
 
     `needles` are regular expressions on bytes, of which every line of the kind contains at least one, in the syntax
     that Python's `re` and RE2 share: no look-around, no back-references. Each should hold a word of four letters or
@@ -61,6 +65,11 @@ class LineKind:
     name: str
     needles: tuple[bytes, ...]
     reader: Callable[[Artifact], LineReader]
+    ranged: Callable[[Artifact, TimeRange], LineReader] | None = None
+
+    def of(self, artifact: Artifact, requested: TimeRange | None) -> LineReader:
+        """The reader of one log."""
+        return self.ranged(artifact, requested) if self.ranged and requested else self.reader(artifact)
 
     @cached_property
     def has_needle(self) -> Callable[[bytes], object]:

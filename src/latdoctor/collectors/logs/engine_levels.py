@@ -1,0 +1,107 @@
+"""The level that a quantity of an engine moved to, and when: in samples that its log lines give.
+
+Long logs are judged by `detectors.onset.highest_run`. In a paste of a few lines there is no such certainty: there a
+change counts if all samples after it are beyond all before it, by half as much again.
+
+A quantity that may be zero or full is first mapped so that a change by half means something: 0 waiting → 1, a cache
+that is 99 % full → 33 times as tight as one that is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from latdoctor.detectors.onset import MIN_RATIO, MIN_STEPS, highest_run
+
+MIN_SAMPLES = 4
+STALLED_SAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LevelChange:
+    """Samples first..last (indexes) are at another level than those before; `before` and `after` are the medians.
+
+    `unsure`: samples by which the beginning may differ.
+    """
+
+    first: int
+    last: int
+    before: float
+    after: float
+    unsure: int = 1
+
+
+Shape = Callable[[float], float]
+# How a quantity is mapped so that worse is higher.
+SHAPES: Mapping[str, Shape] = {
+    "queue.depth": lambda value: value + 1,
+    "requests.running": lambda value: value + 1,
+    "kv.usage": lambda value: 1 / (1.03 - min(value, 1.0)),
+    "queue.time.mean": lambda value: value + 0.01,
+    "output.token_rate": lambda value: 1 / (value + 1),
+    "prefix_cache.hit_ratio": lambda value: 1 / (value + 0.02),
+}
+# What counts as worse at all: a queue of one request, or a cache that is half full, is none.
+_MATTERS: Mapping[str, Callable[[float], bool]] = {
+    "queue.depth": lambda value: value >= 2,
+    "kv.usage": lambda value: value >= 0.8,
+    "queue.time.mean": lambda value: value >= 0.1,
+}
+
+
+def worsening(signal: str, values: Sequence[float]) -> LevelChange | None:
+    """The run of `values` in which `signal` is worst; None if nothing stands out, or its direction means nothing."""
+    shape = SHAPES.get(signal)
+    if shape is None or len(values) < MIN_SAMPLES:
+        return None
+    shaped = [shape(value) for value in values]
+    found = _of_many(shaped) if len(values) >= MIN_STEPS else _of_few(shaped)
+    if found is None:
+        return None
+    first, last, unsure = found
+    change = LevelChange(first, last, median(values[:first]), median(values[first : last + 1]), unsure)
+    return change if _MATTERS.get(signal, _always)(change.after) else None
+
+
+def _always(value: float) -> bool:
+    return True
+
+
+def _of_many(shaped: Sequence[float]) -> tuple[int, int, int] | None:
+    run = highest_run(shaped)
+    return None if run is None else (run.first, run.last, run.unsure)
+
+
+def _of_few(shaped: Sequence[float]) -> tuple[int, int, int] | None:
+    """The sharpest split: every later sample beyond every earlier one."""
+    best: tuple[float, int] | None = None
+    for first in range(1, len(shaped) - 1):
+        ratio = min(shaped[first:]) / max(shaped[:first])
+        if (
+            ratio > 1
+            and median(shaped[first:]) >= MIN_RATIO * median(shaped[:first])
+            and (best is None or ratio > best[0])
+        ):
+            best = (ratio, first)
+    return None if best is None else (best[1], len(shaped) - 1, 1)
+
+
+def stall(running: Sequence[float], generated: Sequence[float], prompts: Sequence[float]) -> LevelChange | None:
+    """The last run of samples in which requests are running and no token is computed; None without one."""
+    stalled = [
+        busy > 0 and output == 0 and prompt == 0
+        for busy, output, prompt in zip(running, generated, prompts, strict=True)
+    ]
+    last = len(stalled)
+    while last:
+        last -= 1
+        first = last
+        while first >= 0 and stalled[first]:
+            first -= 1
+        if last - first >= STALLED_SAMPLES:
+            before = [value for value, still in zip(generated[: first + 1], stalled, strict=False) if not still]
+            return LevelChange(first + 1, last, median(before) if before else 0.0, 0.0)
+        last = min(last, first + 1)
+    return None
