@@ -68,8 +68,8 @@ def records_of(value: object, written_at: float) -> Iterator[LogRecord]:
     while waiting:
         one, depth = waiting.popleft()
         if isinstance(one, Mapping):
-            inside = [item for item in one.values() if _holds_records(item)]
-            record = None if inside else record_in(one, written_at)
+            holds = any(_holds_records(item) for item in one.values()) and not _is_leveled(one)
+            record = None if holds else record_in(one, written_at)
             if record is not None:
                 yield record
                 continue
@@ -107,6 +107,11 @@ def records_in_document(content: bytes, written_at: float) -> Iterator[LogRecord
         values = _values_in(content.decode("utf-8", "replace"))
     for value in values:
         yield from records_of(value, written_at)
+
+
+def _is_leveled(fields: Fields) -> bool:
+    """Whether it is a record, whatever lists it holds: Rust's tracing puts the spans around a message into one."""
+    return "level" in fields and any(isinstance(fields.get(name), str) for name in _MESSAGES)
 
 
 def _holds_records(value: object) -> bool:
