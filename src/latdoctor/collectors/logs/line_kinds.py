@@ -1,3 +1,29 @@
 """The kinds of lines that are read besides the facts of `patterns.py`, and what finds them all in raw bytes."""
 
 from __future__ import annotations
+
+import re
+
+from latdoctor.collectors.logs import (
+    engine_lines,
+    fabric_lines,
+    gpu_access_lines,
+    gpu_offload_lines,
+    nccl_lines,
+    pcie_lines,
+)
+from latdoctor.collectors.logs.line_kind import LineKind
+from latdoctor.collectors.logs.patterns import FACT_HINTS
+
+# One per line, sorted by name.
+LINE_KINDS: tuple[LineKind, ...] = (
+    engine_lines.KIND,
+    fabric_lines.KIND,
+    gpu_access_lines.KIND,
+    gpu_offload_lines.KIND,
+    nccl_lines.KIND,
+    pcie_lines.KIND,
+)
+
+# A line without any of these contains nothing that is read.
+CANDIDATE = re.compile(b"|".join([FACT_HINTS.pattern, *(needle for kind in LINE_KINDS for needle in kind.needles)]))
