@@ -129,6 +129,24 @@ def two_engines(evidence: Evidence) -> tuple[str, str] | None:
     return (engines[0], engines[1]) if len(engines) == 2 else None
 
 
+def two_results(evidence: Evidence) -> tuple[str, str] | None:
+    """The clients of two load tests, the first file first; None for any other number of results.
+
+    Of a result with several rows (the requests of each name, the levels of a sweep) the first stands for it; two levels
+    of one file are compared too.
+    """
+    files: dict[str, list[str]] = {}
+    for one in evidence.readings:
+        if one.subject.startswith("client/") and one.origin.artifact.startswith("documents/"):
+            clients = files.setdefault(one.origin.artifact, [])
+            clients.extend([one.subject] if one.subject not in clients else [])
+    if len(files) == 1:
+        only = next(iter(files.values()))
+        return (only[0], only[1]) if len(only) == 2 else None
+    first = [clients[0] for clients in files.values()]
+    return (first[0], first[1]) if len(first) == 2 else None
+
+
 def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:
     """Diagnose once and print the answer. Returns the exit code."""
     from msgspec import structs
@@ -162,7 +180,7 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
 
             compared = compare_with_bundle(case, diagnosis, how.against, chosen, sources)
             diagnosis = structs.replace(diagnosis, against=compared)
-        elif pair := how.between or two_engines(case.evidence):
+        elif pair := how.between or two_engines(case.evidence) or two_results(case.evidence):
             from latdoctor.cli.diagnose_compare import compare_subjects
 
             diagnosis = structs.replace(diagnosis, against=compare_subjects(case, pair, chosen))

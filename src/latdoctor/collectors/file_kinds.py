@@ -117,13 +117,13 @@ class Recognition:
 
 def recognise(path: Path) -> Recognition | None:
     """The kind of the file at `path`; None where nothing fits, or it cannot be read (its reader reports that)."""
-    found = _test(_head(path))
+    found = _test(head_of(path))
     return Recognition(found.kind, found.what) if found else None
 
 
 def wrong_option_hint(artifact: Artifact, reader: str) -> str:
     """How `artifact` is passed if not to `reader`, the collector that failed to parse it; else ""."""
-    found = _test(_head(artifact.content))
+    found = _test(head_of(artifact.content))
     return "" if found is None or reader in found.readers else f"it looks like {found.what}: {found.advice}"
 
 
@@ -141,7 +141,7 @@ def _test(head: bytes) -> _Test | None:
     return next((one for one in _TESTS if one.fits(head)), None) if head else None
 
 
-def _head(content: bytes | Path) -> bytes:
+def head_of(content: bytes | Path) -> bytes:
     """The beginning of a file, unpacked; empty if unreadable."""
     try:
         raw = content[:_SNIFFED] if isinstance(content, bytes) else _beginning(content)

@@ -21,11 +21,19 @@ _SINGLE: dict[str, Worst] = {
     "latency.p99": max,
     "client.latency.p99": max,
     "latency.mean": max,
+    "client.latency.mean": max,
+    "client.latency.p95": max,
+    "client.latency.p50": max,
     "ttft.p99": max,
     "ttft.mean": max,
+    "tpot.p99": max,
+    "tpot.mean": max,
     "error.ratio": max,
+    "client.error_ratio": max,
     "arrival.rate": sum,
     "completion.rate": sum,
+    "client.request_rate": max,
+    "output.token_rate": sum,
     "queue.depth": max,
     "queue.time.mean": max,
     "compute.time.mean": max,
@@ -56,7 +64,15 @@ _SINGLE: dict[str, Worst] = {
     "host.memory.available_ratio": min,
 }
 # Shares of a whole: the largest three parts, named by a label.
-_PARTS = {"kernel.kind_share": "kind", "operator.gpu_share": "operator", "gap.host_share": "host"}
+_PARTS = {
+    "stage.time_share": "stage",
+    "tail.share": "stage",
+    "kernel.kind_share": "kind",
+    "operator.gpu_share": "operator",
+    "gap.host_share": "host",
+}
+_STAGES = ("stage.time_share", "tail.share")  # of one subject: shares of several do not add up
+_FEW = 100.0  # requests that a P99 needs
 _MAX_PARTS = 3
 _LEAST_PART = 0.01
 
@@ -78,7 +94,17 @@ def _singles(evidence: Evidence) -> Iterator[Vital]:
             continue
         value = worst(list(values.values()))
         subject = next(name for name, number in values.items() if number == value)
-        yield Vital(signal, subject, value, show(signal, value, newest[subject].bound))
+        shown = show(signal, value, newest[subject].bound)
+        yield Vital(signal, subject, value, f"{shown}{_few(evidence, signal, subject)}")
+
+
+def _few(evidence: Evidence, signal: str, subject: str) -> str:
+    """` (of 30 requests)` behind a P99 of a load test that had too few of them for it."""
+    if not signal.endswith(".p99"):
+        return ""
+    counts = [one for one in evidence.readings_by_signal.get("client.requests", ()) if one.subject == subject]
+    few = [_number(one) for one in counts if _is_number(one) and 0 < _number(one) < _FEW]
+    return f" (of {few[-1]:.0f} requests)" if few else ""
 
 
 def _total(signal: str, values: Mapping[str, float]) -> Vital:
@@ -104,8 +130,18 @@ def _parts(evidence: Evidence) -> Iterator[Vital]:
             if _is_number(one) and dict(one.labels).get(label)
         ]
         found.sort(key=_number, reverse=True)
+        if signal in _STAGES:
+            found = [one for one in found if one.subject == _slowest(evidence, found)]
         for one in [one for one in found if _number(one) >= _LEAST_PART][:_MAX_PARTS]:
             yield Vital(signal, one.subject, one.value, show(signal, one.value), dict(one.labels)[label])
+
+
+def _slowest(evidence: Evidence, found: Sequence[Reading]) -> str:
+    """Of the subjects of `found` that are no part of another the one with the longest mean latency."""
+    subjects = dict.fromkeys(one.subject for one in found)
+    outer = [name for name in subjects if not set(evidence.lineage(name)[1:]) & subjects.keys()]
+    latency = {one.subject: _number(one) for one in evidence.readings_by_signal.get("latency.mean", ())}
+    return max(outer or subjects, key=lambda name: latency.get(name, 0.0), default="")
 
 
 def _searched(evidence: Evidence) -> Iterator[Vital]:

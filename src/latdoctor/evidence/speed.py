@@ -52,6 +52,8 @@ SPEED_SIGNALS = (
     "latency.mean",
     "client.latency.mean",
     "http.latency.mean",
+    "client.latency.p95",
+    "client.latency.p50",
     "ttft.p99",
     "ttft.mean",
     "tpot.p99",

@@ -20,6 +20,9 @@ PHRASES = {
     "client.latency.p99": "P99 {} at the client",
     "latency.mean": "mean latency {}",
     "client.latency.mean": "mean latency {} at the client",
+    "client.latency.p95": "P95 {} at the client",
+    "client.latency.p50": "P50 {} at the client",
+    "client.latency.max": "slowest request {} at the client",
     "http.latency.mean": "mean latency {} at the HTTP layer",
     "http.latency.p99": "P99 {} at the HTTP layer",
     "ttft.p99": "time to first token P99 {}",
@@ -31,6 +34,8 @@ PHRASES = {
     "step.duration.mean": "mean step {}",
     "error.ratio": "errors {}",
     "client.error_ratio": "errors {} at the client",
+    "client.request_rate": "{} requests sent by the client",
+    "output.token_rate": "{} output tokens",
     "arrival.rate": "{} requests arrive",
     "completion.rate": "{} answered",
     "queue.depth": "{} waiting",
@@ -63,6 +68,8 @@ PHRASES = {
     "host.memory.available_ratio": "{} of memory available",
 }
 _PARTS = {
+    "stage.time_share": "time of a request by stage: {}",
+    "tail.share": "what the slowest requests take longer, by stage: {}",
     "kernel.kind_share": "GPU time by kind of kernel: {}",
     "operator.gpu_share": "GPU time by operator: {}",
     "gap.host_share": "while the GPU has no work, the host is in: {}",
@@ -98,13 +105,14 @@ _HARM = (
     "latency.p99",
     "client.latency.p99",
     "latency.mean",
-    "ttft.p99",
     "error.ratio",
+    "client.error_ratio",
     "arrival.rate",
     "completion.rate",
 )
 _P99 = ("latency.p99", "client.latency.p99")  # latencies that the SLO is about
-_LATENCY = {*_P99, "latency.mean"}
+_MEANS = ("latency.mean", "client.latency.mean", "ttft.p99")  # where no P99 of whole answers is known
+_LATENCY = {*_P99, "latency.mean", "client.latency.mean"}
 _MAX_LINES = 6
 _NAMED = 3  # of the essentials that were not measured
 _JOINED_LINES = 2
@@ -129,7 +137,7 @@ def harm(diagnosis: Diagnosis) -> str:
 def headline_latency(diagnosis: Diagnosis) -> Vital | None:
     """The latency in the verdict line; None where no latency was measured."""
     signs = {one.signal: one for one in diagnosis.vitals}
-    return next((signs[name] for name in (*_P99, "latency.mean", "ttft.p99") if name in signs), None)
+    return next((signs[name] for name in (*_P99, *_MEANS) if name in signs), None)
 
 
 def phrase(sign: Vital) -> str:
@@ -153,9 +161,9 @@ def _latency_phrase(diagnosis: Diagnosis) -> list[str]:
 
 def _load_phrases(signs: Mapping[str, Vital], level: Level) -> list[str]:
     """Errors, where there are any or the service is called healthy, and the rates."""
-    errors = signs.get("error.ratio")
-    shown = errors is not None and (level == Level.HEALTHY or _is_over(errors, 0))
-    names = [*(["error.ratio"] if shown else []), "arrival.rate", "completion.rate"]
+    failing = [name for name in ("error.ratio", "client.error_ratio") if name in signs]
+    shown = [name for name in failing if level == Level.HEALTHY or _is_over(signs[name], 0)]
+    names = [*shown, "arrival.rate", "completion.rate"]
     return [phrase(signs[name]) for name in names if name in signs]
 
 
@@ -185,6 +193,9 @@ def _is_over(sign: Vital, limit: float) -> bool:
 def _missing(diagnosis: Diagnosis) -> str:
     """The kinds of essentials that were not measured, the harm to users first, in the user's words."""
     lacking = [one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED]
+    judged = {one.id for one in diagnosis.checks if one.status in (CheckStatus.FIRED, CheckStatus.CLEAR)}
+    if "client-p99-over-slo" in judged:  # the same question, answered where users are
+        lacking = [one for one in lacking if one.id != "p99-over-slo"]
     lacking.sort(key=lambda check: check.kind != FindingKind.SYMPTOM)
     nouns = list(
         dict.fromkeys(diagnosis_text.ESSENTIALS.get(one.id, diagnosis_text.tier_noun(one.tier)) for one in lacking)
@@ -207,17 +218,23 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     if busy and not isinstance(busy.value, str):
         compute_bound = busy.value >= _BUSY
         yield from wrapped(f"GPU busy {busy.shown}{_meaning(busy.value)}", " ", "   ")
-    shown = PHRASES.keys() - {*_HARM, "gpu.busy_ratio"}
+    best = headline_latency(diagnosis)
+    headline = {*_HARM, *_P99, *([best.signal] if best else [])}
+    shown = PHRASES.keys() - {*headline, "gpu.busy_ratio"}
     said = [phrase(one) for one in singles if one.signal in shown and not _is_minor(one)]
     for signal, template in _PARTS.items():
-        shares = [
-            f"{HOST_ACTIVITY.get(one.part, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal
-        ]
+        shares = [f"{_part_name(signal, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
         if shares and not (signal == "gap.host_share" and compute_bound):
             yield from wrapped(template.format(", ".join(shares)), " ", "   ")[:2]
     yield from _joined(said)
     if line := _logs(diagnosis):
         yield from wrapped(line, " ", "   ")[:2]
+
+
+def _part_name(signal: str, part: str) -> str:
+    if signal in ("stage.time_share", "tail.share"):
+        return "no stage" if part in ("none", "other") else part
+    return HOST_ACTIVITY.get(part, part)
 
 
 def _is_minor(sign: Vital) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
 from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split
 from latdoctor.collectors.documents.text_format import Section
+from latdoctor.collectors.file_kinds import head_of
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.logs.collector import parse as parse_log
 from latdoctor.collectors.logs.formats import decoded
@@ -27,15 +29,31 @@ _HEAD = 128 << 10
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """What the files show. Raises SourceError for one in which nothing is recognised."""
+    if len(artifacts) > 1:
+        return _together(artifacts)
+    return Evidence.merge(_file(artifact) for artifact in artifacts)
+
+
+def _together(artifacts: Sequence[Artifact]) -> Evidence:
+    """What files of one format show that are read together; file by file where that fails."""
+    texts = [_text(artifact) for artifact in artifacts]
+    form = next((one for one in WHOLE if one.begins.search(texts[0], 0, _HEAD)), None)
+    if form is not None and form.read_together is not None:
+        sections = [
+            Section(text, 1, artifact.name, artifact.source, artifact.written_by)
+            for text, artifact in zip(texts, artifacts, strict=True)
+        ]
+        with contextlib.suppress(ValueError):  # each file is then read, or reported, by itself
+            return form.read_together(sections)
     return Evidence.merge(_file(artifact) for artifact in artifacts)
 
 
 def _file(artifact: Artifact) -> Evidence:
-    text = decoded(artifact.read(MAX_READ)).decode("utf-8", "replace")
+    text = _text(artifact)
     whole = next((one for one in WHOLE if one.begins.search(text, 0, _HEAD)), None)
     lines = [] if whole else cleaned_lines(text)
     parts = [Part(whole, (text,), 1)] if whole else list(split(lines, FORMATS))
-    found = [evidence for part in parts for evidence in _part(part, artifact)]
+    found = [evidence for part, further in _read(parts) for evidence in _part(part, artifact, further=further)]
     if not found:
         raise SourceError("nothing in it is recognised", where=artifact.source)
     return _with_joined_gaps(Evidence.merge(found))
@@ -56,12 +74,28 @@ def _with_joined_gaps(found: Evidence) -> Evidence:
     return structs.replace(found, gaps=tuple(gaps))
 
 
-def _part(part: Part, artifact: Artifact) -> Iterator[Evidence]:
+def _text(artifact: Artifact) -> str:
+    return decoded(artifact.read(MAX_READ)).decode("utf-8", "replace")
+
+
+def _read(parts: Sequence[Part]) -> Iterator[tuple[Part, bool]]:
+    """The parts to read, and whether an earlier one has the same format."""
+    last = {part.format.name: part for part in parts if part.format}
+    seen: set[str] = set()
+    for part in parts:
+        if part.format is None:
+            yield part, False
+        elif not part.format.cumulative or part is last[part.format.name]:
+            yield part, part.format.name in seen
+            seen.add(part.format.name)
+
+
+def _part(part: Part, artifact: Artifact, *, further: bool) -> Iterator[Evidence]:
     """What one part shows; one that is damaged is a gap, prose shows nothing."""
     if part.format is None:
         yield from _log(part, artifact)
         return
-    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by)
+    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by, further)
     try:
         yield part.format.read(section)
     except ValueError as error:
@@ -87,7 +121,14 @@ def _named(finder: FileFinder, paths: tuple[Path, ...]) -> Iterator[NamedFile]:
     for file in finder.files(paths):
         name = unique_name(safe_name(file.path.name, "document"), taken)
         taken.append(name)
-        yield NamedFile(file.path, name, name)
+        yield NamedFile(file.path, _group(file.path) or name, name)
+
+
+def _group(path: Path) -> str:
+    """The name of the format of a file that is read together with others of its format; else empty."""
+    text = decoded(head_of(path)).decode("utf-8", "replace")
+    form = next((one for one in WHOLE if one.begins.search(text)), None)
+    return form.name if form is not None and form.read_together is not None else ""
 
 
 READER = file_reader(

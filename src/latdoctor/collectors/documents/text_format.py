@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from latdoctor.evidence.model import Evidence, Origin
@@ -14,6 +14,7 @@ class Section:
     """A part of a text file in one format: `text` without quoting and colours, from line `first_line` (1 is the first).
 
     `taken_at` is when the file was written or read, unix seconds UTC: it supplies what times in the text leave out.
+    `further`: an earlier part of the file has the same format.
     """
 
     text: str
@@ -21,6 +22,7 @@ class Section:
     artifact: str
     source: str
     taken_at: float
+    further: bool = False
 
     def origin(self, line: int = 0, place: str = "") -> Origin:
         """The origin of something in line `line` of the section (0 is its first) or at a named place in it."""
@@ -35,6 +37,7 @@ class TextFormat:
     at a line of a log where `contains_times` is false. `confirms` is searched in the whole part; None where the first
     line is proof enough. `whole`: the file is one document (JSON, XML, CSV) and is never split; `begins` is then
     searched in its first 128 KiB. `repeats`: a heading repeats within a part (`-l`), also after an empty line.
+    `cumulative`: later parts of a file repeat what earlier ones say, so only the last is read. `read_together` reads several files of this format that belong together (two snapshots of counters).
     `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
     """
 
@@ -47,3 +50,5 @@ class TextFormat:
     whole: bool = False
     contains_times: bool = False
     repeats: bool = False
+    cumulative: bool = False
+    read_together: Callable[[Sequence[Section]], Evidence] | None = None

@@ -1,20 +1,50 @@
 """All formats, in the order in which they are tried. A new format is a module and a line here."""
 
 from latdoctor.collectors.documents.formats import (
+    apache_bench,
+    genai_perf,
+    http_summary,
+    k6,
+    locust,
+    mlperf_loadgen,
     nvidia_smi_csv,
     nvidia_smi_dmon,
     nvidia_smi_query,
     nvidia_smi_table,
     nvidia_smi_xml,
+    perf_analyzer,
+    serving_benchmark,
+    vegeta,
+    wrk,
 )
 from latdoctor.collectors.documents.text_format import TextFormat
 
 ALL: tuple[TextFormat, ...] = (
+    apache_bench.TEXT,
+    genai_perf.CSV,
+    genai_perf.JSON,
+    genai_perf.TEXT,
+    http_summary.OHA_JSON,
+    http_summary.TEXT,
+    k6.JSON,
+    k6.LINES,
+    k6.TEXT,
+    locust.CSV,
+    locust.HISTORY,
+    locust.TEXT,
+    mlperf_loadgen.TEXT,
     nvidia_smi_csv.FORMAT,
     nvidia_smi_dmon.FORMAT,
     nvidia_smi_query.FORMAT,
     nvidia_smi_table.FORMAT,
     nvidia_smi_xml.FORMAT,
+    perf_analyzer.CSV,
+    perf_analyzer.TEXT,
+    serving_benchmark.JSON,
+    serving_benchmark.TEXT,
+    vegeta.JSON,
+    vegeta.TEXT,
+    wrk.TEXT,
 )
 # Those that may be parts of a file, and those that are always a file of their own.
 FORMATS = tuple(one for one in ALL if not one.whole)
