@@ -21,9 +21,6 @@ _SINGLE: dict[str, Worst] = {
     "latency.p99": max,
     "client.latency.p99": max,
     "latency.mean": max,
-    "client.latency.mean": max,
-    "client.latency.p95": max,
-    "client.latency.p50": max,
     "ttft.p99": max,
     "ttft.mean": max,
     "tpot.p99": max,
@@ -32,8 +29,6 @@ _SINGLE: dict[str, Worst] = {
     "client.error_ratio": max,
     "arrival.rate": sum,
     "completion.rate": sum,
-    "client.request_rate": max,
-    "output.token_rate": sum,
     "queue.depth": max,
     "queue.time.mean": max,
     "compute.time.mean": max,
@@ -62,6 +57,11 @@ _SINGLE: dict[str, Worst] = {
     "alloc.inactive_split_ratio": max,
     "host.cpu.busy_ratio": max,
     "host.memory.available_ratio": min,
+    "client.latency.mean": max,
+    "client.latency.p95": max,
+    "client.latency.p50": max,
+    "client.request_rate": max,
+    "output.token_rate": sum,
 }
 # Shares of a whole: the largest three parts, named by a label.
 _PARTS = {

@@ -20,9 +20,6 @@ PHRASES = {
     "client.latency.p99": "P99 {} at the client",
     "latency.mean": "mean latency {}",
     "client.latency.mean": "mean latency {} at the client",
-    "client.latency.p95": "P95 {} at the client",
-    "client.latency.p50": "P50 {} at the client",
-    "client.latency.max": "slowest request {} at the client",
     "http.latency.mean": "mean latency {} at the HTTP layer",
     "http.latency.p99": "P99 {} at the HTTP layer",
     "ttft.p99": "time to first token P99 {}",
@@ -34,8 +31,6 @@ PHRASES = {
     "step.duration.mean": "mean step {}",
     "error.ratio": "errors {}",
     "client.error_ratio": "errors {} at the client",
-    "client.request_rate": "{} requests sent by the client",
-    "output.token_rate": "{} output tokens",
     "arrival.rate": "{} requests arrive",
     "completion.rate": "{} answered",
     "queue.depth": "{} waiting",
@@ -66,6 +61,11 @@ PHRASES = {
     "alloc.inactive_split_ratio": "{} of it in unusable holes",
     "host.cpu.busy_ratio": "CPU {} busy",
     "host.memory.available_ratio": "{} of memory available",
+    "client.latency.p95": "P95 {} at the client",
+    "client.latency.p50": "P50 {} at the client",
+    "client.latency.max": "slowest request {} at the client",
+    "client.request_rate": "{} requests sent by the client",
+    "output.token_rate": "{} output tokens",
 }
 _PARTS = {
     "stage.time_share": "time of a request by stage: {}",
@@ -161,8 +161,10 @@ def _latency_phrase(diagnosis: Diagnosis) -> list[str]:
 
 def _load_phrases(signs: Mapping[str, Vital], level: Level) -> list[str]:
     """Errors, where there are any or the service is called healthy, and the rates."""
-    failing = [name for name in ("error.ratio", "client.error_ratio") if name in signs]
-    shown = [name for name in failing if level == Level.HEALTHY or _is_over(signs[name], 0)]
+    known = [name for name in ("error.ratio", "client.error_ratio") if name in signs]
+    shown = [name for name in known if _is_over(signs[name], 0)]
+    if level == Level.HEALTHY and not shown:
+        shown = known[:1]
     names = [*shown, "arrival.rate", "completion.rate"]
     return [phrase(signs[name]) for name in names if name in signs]
 

@@ -24,7 +24,8 @@ NO_STAGE = "none"
 SIGNALS = frozenset(
     {
         *(f"{LATENCY}{suffix}" for suffix in (".mean", ".p50", ".p95", ".p99", ".max")),
-        *(f"{name}{suffix}" for name in ("ttft", "tpot", "itl") for suffix in (".mean", ".p50", ".p99")),
+        *(f"{name}{suffix}" for name in ("ttft", "tpot", "itl") for suffix in (".mean", ".p99")),
+        "ttft.p50",
         "client.requests",
         "client.request_rate",
         "client.error_ratio",
@@ -82,7 +83,7 @@ def percentile_of(name: str) -> float | None:
 class LoadResult:
     """One run of a load test, or one level of it. Rates per second; `failed` of `requests`; None is unknown."""
 
-    label: str = ""  # tells the runs of one file apart: `concurrency=4`
+    label: str = ""  # distinguishes the runs of one file: `concurrency=4`
     timings: dict[str, Timing] = field(default_factory=dict)  # by signal: client.latency, ttft, tpot, itl
     requests: float | None = None  # completed, the failed ones included
     failed: float | None = None
@@ -110,7 +111,7 @@ def file_name(section: Section) -> str:
 
 
 def subject_name(section: Section, kind: str, label: str = "") -> str:
-    """`client/bench.json:concurrency=4`; a further part of a file is told apart by its line."""
+    """`client/bench.json:concurrency=4`; a further part of a file has its line."""
     name = f"{kind}/{file_name(section)}"
     if label:
         return f"{name}:{clean(label, 80)}"
@@ -144,11 +145,14 @@ _Value = tuple[str, float, str, str]  # signal, value, note, bound
 
 def _values(result: LoadResult) -> Iterator[_Value]:
     for signal, timing in result.timings.items():
-        yield from _timing(signal, timing, timing.count if timing.count is not None else _answered(result))
+        count = timing.count if timing.count is not None else _answered(result)
+        if count != 0:  # tools print zeros for the statistics of nothing
+            yield from _timing(signal, timing, count)
     if LATENCY not in result.timings or not result.timings[LATENCY].known:
-        first = result.timings.get("ttft")
-        if first and 99.0 in first.percentiles:
-            yield f"{LATENCY}.p99", first.percentiles[99.0], "no answer is whole before its first token", AT_LEAST
+        first = result.timings.get("ttft", Timing()).percentiles
+        tail = [percent for percent in first if _TAIL <= percent <= 99]
+        if tail:
+            yield f"{LATENCY}.p99", first[max(tail)], "no answer is whole before its first token", AT_LEAST
     if result.requests is not None:
         yield "client.requests", result.requests, "", ""
         if result.failed is not None and result.requests > 0:

@@ -37,7 +37,8 @@ class TextFormat:
     at a line of a log where `contains_times` is false. `confirms` is searched in the whole part; None where the first
     line is proof enough. `whole`: the file is one document (JSON, XML, CSV) and is never split; `begins` is then
     searched in its first 128 KiB. `repeats`: a heading repeats within a part (`-l`), also after an empty line.
-    `cumulative`: later parts of a file repeat what earlier ones say, so only the last is read. `read_together` reads several files of this format that belong together (two snapshots of counters).
+    `cumulative`: later parts of a file repeat what earlier ones say, so only the last is read.
+    `read_together` reads several files of this format that belong together (two snapshots of counters).
     `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
     """
 

@@ -78,7 +78,7 @@ class _Oha(msgspec.Struct, rename="camel"):
 def read_oha(section: Section) -> Evidence:
     """`oha --output-format json`; times are seconds. Raises ValueError."""
     found = msgspec.json.decode(section.text, type=_Oha)
-    errors = sum(count for why, count in found.error_distribution.items() if why != _DEADLINE)
+    errors = sum(count for name, count in found.error_distribution.items() if name != _DEADLINE)
     codes = found.status_code_distribution
     result = LoadResult(
         requests=sum(codes.values()) + errors,

@@ -24,8 +24,8 @@ def read_mlperf(section: Section) -> Evidence:
     result = LoadResult()
     for name, value in _MLPERF.findall(section.text):
         result.timing().put(name, float(value) / 1e9)
-    for name, what, value in _MLPERF_TOKENS.findall(section.text):
-        result.timing("ttft" if "first" in what.lower() else "tpot").put(name, float(value) / 1e9)
+    for name, metric, value in _MLPERF_TOKENS.findall(section.text):
+        result.timing("ttft" if "first" in metric.lower() else "tpot").put(name, float(value) / 1e9)
     if rate := _MLPERF_RATE.search(section.text):
         result.request_rate = number(rate[1])
     scenario = re.search(r"^\s*Scenario : (\S+)", section.text, re.MULTILINE)

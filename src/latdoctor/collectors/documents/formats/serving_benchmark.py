@@ -162,7 +162,7 @@ def _float(raw: msgspec.Raw) -> float | None:
 
 
 def _label(fields: Fields, place: int) -> str:
-    """What tells one run of several apart: the rate or concurrency that was asked for, and its place in the file."""
+    """What distinguishes one run of several: the rate or concurrency that was asked for, and its place in the file."""
     for name in ("max_concurrency", "request_rate"):
         value = _float(fields[name]) if name in fields else None
         if value is not None:
