@@ -33,8 +33,9 @@ DECIDING = frozenset(
 MATCHING = frozenset({"match", "search", "fullmatch", "findall", "finditer"})
 LOOKUPS = frozenset({"get", "pop"})
 
-# Modules in which a `message` is input: the text of a log line is the evidence.
-INPUT = ("collectors/logs/",)
+# Modules in which a `message` is input: the text of a log line or of a Kubernetes event is the evidence, and the
+# `reason` of the latter is its code.
+INPUT = ("collectors/logs/", "collectors/documents/kubernetes/")
 # `module: expression`, with the reason why it is no decision by wording, or why there is no code to decide by.
 ALLOWED = {
     "collectors/torch_trace/events.py: _BYTE.search(text)": "only in decode_fault(): msgspec has no codes",

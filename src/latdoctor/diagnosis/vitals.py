@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from latdoctor.conditions.evaluator import show
+from latdoctor.diagnosis.cluster_vitals import cluster_vitals
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Evidence, Reading, is_unknown, kind_of
 
@@ -79,7 +80,7 @@ _LEAST_PART = 0.01
 
 def vitals(evidence: Evidence) -> tuple[Vital, ...]:
     """The vital signs in `evidence`, in the order of importance; a signal that nothing shows is left out."""
-    return (*_singles(evidence), *_parts(evidence), *_searched(evidence))
+    return (*_singles(evidence), *cluster_vitals(evidence), *_parts(evidence), *_searched(evidence))
 
 
 def _singles(evidence: Evidence) -> Iterator[Vital]:

@@ -1,10 +1,11 @@
 """Each format of text by its cases: `cases/<format>/<name>.txt` and what it must yield in `<name>.yaml` beside it.
 
-readings: {subject: {signal: value}}     # values in base units; a number is compared to six digits
+readings: {subject: {signal: value}}     # values in base units; a number is compared to six digits; `signal{a=b}`
 series: {subject: {signal: [values]}}
 events: [{signal: …, subject: …, field: value}]
 unknown: {subject: [signals]}            # neither a reading nor zero
 gaps: [code]                             # codes of gaps that must be there
+absent: [{subject: …}]                   # events that must not be there
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import yaml
 from latdoctor.collectors.documents.formats import ALL
 from latdoctor.collectors.documents.reader import parse
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Event, Evidence
+from latdoctor.evidence.model import Event, Evidence, Reading
 
 CASES = sorted((Path(__file__).parent / "cases").glob("*/*.txt"))
 TAKEN_AT = 1_770_000_000.0  # 2026-02-02 02:40 UTC
@@ -32,7 +33,7 @@ def read(path: Path) -> Evidence:
 def test_a_text_yields_what_stands_beside_it(path: Path) -> None:
     expected = yaml.safe_load(path.with_suffix(".yaml").read_text())
     found = read(path)
-    known = {(one.subject, one.signal): one.value for one in found.readings if not one.labels}
+    known = {(one.subject, _named(one)): one.value for one in found.readings}
     for subject, signals in expected.get("readings", {}).items():
         got = {signal: known.get((subject, signal)) for signal in signals}
         assert got == {signal: _about(value) for signal, value in signals.items()}, subject
@@ -43,6 +44,8 @@ def test_a_text_yields_what_stands_beside_it(path: Path) -> None:
         assert got == {signal: pytest.approx(values) for signal, values in curves.items()}
     for event in expected.get("events", ()):
         assert any(_matches(one, event) for one in found.events), (event, found.events)
+    for event in expected.get("absent", ()):
+        assert not [one for one in found.events if _matches(one, event)]
     assert set(expected.get("gaps", ())) <= {gap.code for gap in found.gaps}
 
 
@@ -53,6 +56,11 @@ def test_a_text_that_is_no_log_counts_as_searched_for_nothing(path: Path) -> Non
 
 def test_every_format_has_a_case() -> None:
     assert {one.name for one in ALL} <= {path.parent.name for path in CASES}
+
+
+def _named(reading: Reading) -> str:
+    labels = ",".join(f"{key}={value}" for key, value in reading.labels)
+    return f"{reading.signal}{{{labels}}}" if labels else reading.signal
 
 
 def _about(value: object) -> object:

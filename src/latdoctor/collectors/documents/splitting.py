@@ -11,7 +11,7 @@ from latdoctor.collectors.logs import line_prefix
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _QUOTE = re.compile(r"(?:>\s?){1,5}")
-_PROMPT = re.compile(r"(?:[\w.@:~/()\[\] -]{0,80})?[$#%] ?\S|```")
+_PROMPT = re.compile(r"(?:[\w.@:~/()\[\] -]{0,80})?(?:[$#] ?|(?<!\d)% )\S|```")
 _QUOTED_SHARE = 0.9  # of the non-empty lines, so that `>` is taken for quoting
 
 
@@ -72,7 +72,7 @@ def _ends(current: TextFormat, line: str) -> bool:
     """Whether `line` cannot belong to a part of `current`: a prompt, a fence or a line of a log."""
     if line.startswith(("$ ", "```")):
         return True
-    if current.contains_times or not line[:1].strip():
+    if current.contains_times or not line[:1].strip() or (current.keeps and current.keeps.match(line)):
         return False
     parsed = line_prefix.parse(line[: line_prefix.MAX_LINE], 0.0)
     return parsed.time is not None or parsed.writer == line_prefix.KERNEL

@@ -34,9 +34,10 @@ class TextFormat:
     """A format of text.
 
     `begins` matches a line with which a part in this format begins. A part ends before a line that begins another, or
-    at a line of a log where `contains_times` is false. `confirms` is searched in the whole part; None where the first
-    line is proof enough. `whole`: the file is one document (JSON, XML, CSV) and is never split; `begins` is then
-    searched in its first 128 KiB. `repeats`: a heading repeats within a part (`-l`), also after an empty line.
+    at a line of a log where `contains_times` is false; `keeps` matches lines that belong to it though they have times.
+    `confirms` is searched in the whole part; None where the first line is proof enough. `whole`: the file is one
+    document (JSON, XML, CSV) and is never split; `begins` is then searched in its first 128 KiB. `repeats`: a heading
+    repeats within a part (`-l`), also after an empty line.
     `cumulative`: later parts of a file repeat what earlier ones say, so only the last is read.
     `read_together` reads several files of this format that belong together (two snapshots of counters).
     `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
@@ -50,6 +51,7 @@ class TextFormat:
     confirms: re.Pattern[str] | None = None
     whole: bool = False
     contains_times: bool = False
+    keeps: re.Pattern[str] | None = None
     repeats: bool = False
     cumulative: bool = False
     read_together: Callable[[Sequence[Section]], Evidence] | None = None

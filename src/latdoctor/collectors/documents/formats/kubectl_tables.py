@@ -1,0 +1,110 @@
+"""Tables of `kubectl get`, `kubectl events` and `kubectl top`, with or without headings, also several in a row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from latdoctor.collectors.documents.kubernetes import SIGNALS
+from latdoctor.collectors.documents.kubernetes.columns import Heading, heading, row
+from latdoctor.collectors.documents.kubernetes.gathered import Gathered
+from latdoctor.collectors.documents.kubernetes.tables import TABLES, Row, pod, repeated_pods
+from latdoctor.collectors.documents.text_format import Section, TextFormat
+from latdoctor.evidence.model import Evidence
+
+_LONGEST = 200_000  # lines
+_WIDEST = 4000  # characters of a line
+
+_HEADINGS = (
+    r"(?:NAMESPACE\s+)?NAME\s+(?:READY|STATUS|REFERENCE|DESIRED|CPU\(cores\)|GPUS?\b|nvidia\.com/gpu)",
+    r"(?:NAMESPACE\s+)?POD\s+NAME\s+CPU\(cores\)",
+    r"(?:NAMESPACE\s+)?LAST SEEN\s+(?:FIRST SEEN|TYPE|COUNT)\b",
+)
+# Custom columns of events, whatever they are called.
+_EVENT_COLUMNS = r"(?=.*\b(?i:reason)\b)(?=.*\b(?i:message|note)\b)[A-Za-z][\w().-]*(?:\s{2,}[A-Za-z][\w().-]*){2,}\s*"
+_POD_STATUS = (
+    r"Running|Pending|Succeeded|Failed|Unknown|Completed|Error|OOMKilled|Evicted|Terminating|NotReady|ContainerCreating"
+    r"|PodInitializing|CrashLoopBackOff|ImagePullBackOff|ErrImagePull|Create\w+Error|Init:\S+|UnexpectedAdmissionError"
+    r"|OutOf\S+|ContainerStatusUnknown"
+)
+_POD_ROW = (
+    rf"(?:[a-z0-9-]+\s+)?(?:pod/)?[a-z0-9][a-z0-9.-]*\s+\d+/\d+\s+(?:{_POD_STATUS})\s+\d+(?: \(\S+ ago\))?\s+\d+[smhdy]"
+)
+_EVENT_ROW = (
+    r"(?:[a-z0-9-]+\s+)?\d+[smhd]\w*(?: \(x\d+ over \S+\))?\s+"
+    r"(?:Normal|Warning)\s+[A-Z]\w+\s+[A-Za-z.]+/[a-z0-9]\S*\s+\S"
+)
+_HEADING = re.compile(rf"\s{{0,12}}(?:{'|'.join(_HEADINGS)})|{_EVENT_COLUMNS}$")
+_ROWS = (
+    (re.compile(rf"\s{{0,12}}(?:{_POD_ROW})"), ("name", "ready", "status", "restarts", "age")),
+    (re.compile(rf"\s{{0,12}}(?:{_EVENT_ROW})"), ("last_seen", "type", "reason", "object", "message")),
+)
+Reader = Callable[[Gathered, Row, int], None]
+
+
+def read(section: Section) -> Evidence:
+    """What the tables show. Raises ValueError where no row could be read."""
+    gathered = Gathered(section)
+    head: Heading | None = None
+    reader: Reader | None = None
+    rows: list[tuple[Reader, Row, int]] = []
+    for number, line in enumerate(section.text.split("\n")[:_LONGEST]):
+        if len(line) > _WIDEST or not line.strip():
+            continue
+        if _HEADING.match(line):
+            head = heading(line)
+            reader = _reader(head)
+            continue
+        if head is None or reader is None:
+            head, reader = _assumed(line)
+            if head is None or reader is None:
+                continue
+        cells = row(line, head)
+        if cells:
+            rows.append((reader, cells, number))
+    if not rows:
+        raise ValueError("its heading has no rows")
+    times = repeated_pods(gathered, [(cells, number) for reader, cells, number in rows if reader is pod])
+    for read_row, shown, number in rows:
+        gathered.row_time = times.get(number)
+        read_row(gathered, shown, number)
+    return gathered.evidence()
+
+
+def _reader(head: Heading) -> Reader | None:
+    names = set(head.names)
+    return next((reader for needed, reader in TABLES if needed <= names), None)
+
+
+def _assumed(line: str) -> tuple[Heading | None, Reader | None]:
+    """The usual headings for a row that was pasted without them."""
+    for pattern, names in _ROWS:
+        if pattern.match(line):
+            cells = len(re.split(r"\s{2,}", line.strip()))
+            shown = ("namespace", *names) if cells == len(names) + 1 else names
+            head = Heading(shown, tuple(range(len(shown))))
+            return head, _reader(head)
+    return None, None
+
+
+_TIMES = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d")
+_ANY_ROW = "|".join(pattern.pattern for pattern, _ in _ROWS)
+FORMAT = TextFormat(
+    name="kubectl-get",
+    title="a table of kubectl",
+    begins=re.compile(rf"^(?:{_HEADING.pattern}|{_ANY_ROW})"),
+    read=read,
+    provides=SIGNALS,
+    repeats=True,
+)
+# Custom columns begin their rows with absolute times, which elsewhere would be lines of a log.
+EVENT_COLUMNS = TextFormat(
+    name="kubectl-get-events",
+    title="a table of Kubernetes events",
+    begins=re.compile(rf"^{_EVENT_COLUMNS}$"),
+    confirms=_TIMES,
+    read=read,
+    provides=SIGNALS,
+    repeats=True,
+    keeps=re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z?\s{2,}\S"),
+)

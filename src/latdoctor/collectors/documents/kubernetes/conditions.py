@@ -1,0 +1,63 @@
+"""Conditions of nodes, workloads and autoscalers, however they were written."""
+
+from __future__ import annotations
+
+import re
+
+from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
+from latdoctor.collectors.documents.kubernetes.gathered import Gathered
+from latdoctor.evidence.model import Value
+
+_GOOD = frozenset({"Ready"})
+_PRESSURE = re.compile(r"(Memory|Disk|PID)Pressure|OutOfDisk")
+
+
+def put_node(
+    gathered: Gathered,
+    subject: str,
+    name: str,
+    state: str,
+    text: str,
+    line: int,
+    *,
+    since: float | None = None,
+    place: str = "",
+) -> None:
+    """A condition of a node: its readiness, a pressure, or a fault that a detector found."""
+    pressure = _PRESSURE.fullmatch(name)
+    if name in _GOOD:
+        gathered.reading("node.ready", subject, float(state == "True"), line, place=place)
+        if state != "True":
+            fields: dict[str, Value] = {"status": state}
+            gathered.event("kube.node_not_ready", subject, line, time=since, text=text, fields=fields, place=place)
+    elif pressure and state in ("True", "False"):
+        kind = (pressure[1] or "disk").lower()
+        labels = (("kind", kind),)
+        gathered.reading("node.pressure", subject, float(state == "True"), line, labels=labels, place=place)
+        if state == "True":
+            fields = {"kind": kind}
+            gathered.event("kube.node_pressure", subject, line, time=since, text=text, fields=fields, place=place)
+    elif state == "True":
+        fields = {"reason": name}
+        gathered.event("kube.warning", subject, line, time=since, text=f"{name} {text}", fields=fields, place=place)
+
+
+def put_workload(
+    gathered: Gathered, subject: str, name: str, state: str, reason: str, message: str, line: int, place: str = ""
+) -> None:
+    """A rollout that makes no progress, or pods that cannot be created."""
+    if (name, state) in (("Progressing", "False"), ("ReplicaFailure", "True")):
+        gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)
+
+
+def put_autoscaler(
+    gathered: Gathered, subject: str, name: str, state: str, reason: str, message: str, line: int, place: str = ""
+) -> None:
+    """Whether the autoscaler is held back by its maximum, and whether it can read its metrics."""
+    if name == "ScalingLimited" and state in ("True", "False"):
+        limited = state == "True" and reason == "TooManyReplicas"
+        gathered.reading("hpa.limited", subject, float(limited), line, place=place)
+        if limited:
+            gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)
+    elif name == "ScalingActive" and state == "False" and reason != "ScalingDisabled":
+        gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)

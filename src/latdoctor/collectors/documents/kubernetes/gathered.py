@@ -1,0 +1,147 @@
+"""Evidence gathered from one output of kubectl: subjects with their file, the last reading of each, events.
+
+Pods of two files, namespaces or clusters may have equal names: a subject carries its namespace where the text shows
+it, and always the name of the file. Times that the text gives as ages are relative to when the file was written:
+events have the field `when` = `about` then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent, classify
+from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, quantity
+from latdoctor.collectors.documents.text_format import Section
+from latdoctor.evidence.model import Event, Evidence, Labels, Reading, Series, Subject, Value, Window
+from latdoctor.sanitize import clean
+
+ABOUT = "about"
+MAX_SUBJECTS = 5000  # of one part; those beyond are left out
+_LONGEST = 120
+_TEXT = 400
+
+
+class Gathered:
+    """Collects readings and events; a later reading of one signal and subject replaces an earlier one."""
+
+    def __init__(self, section: Section) -> None:
+        self.section = section
+        self.taken_at = section.taken_at
+        self.row_time: float | None = None  # when the row that is read was printed, where that is known apart
+        self.left_out = 0
+        self._file = clean(section.artifact.rpartition("/")[2], _LONGEST)
+        self._subjects: dict[str, str | None] = {}
+        self._readings: dict[tuple[str, str, Labels], Reading] = {}
+        self._series: list[Series] = []
+        self._events: dict[tuple[object, ...], Event] = {}
+
+    def node(self, name: str) -> str:
+        return self._subject("node", (name,), None)
+
+    def pod(self, namespace: str, name: str, node: str = "") -> str:
+        return self._subject("pod", (namespace, name), self.node(node) if node else None)
+
+    def container(self, owner: str, name: str) -> str:
+        """A container of the subject `owner`, a pod or a workload's template."""
+        path = owner.partition("/")[2].rpartition("@")[0]
+        return self._subject("container", (path, name), owner)
+
+    def workload(self, kind: str, namespace: str, name: str) -> str:
+        return self._subject(kind.lower(), (namespace, name), None)
+
+    def reading(
+        self,
+        signal: str,
+        subject: str,
+        value: Value | None,
+        line: int,
+        *,
+        labels: Labels = (),
+        note: str = "",
+        place: str = "",
+    ) -> None:
+        """Nothing for a value that is not known."""
+        if value is None or not subject:
+            return
+        origin, window = self.section.origin(line, place), Window(None, self.taken_at)
+        known = clean(value, _LONGEST) if isinstance(value, str) else float(value)
+        self._readings[signal, subject, labels] = Reading(signal, subject, known, origin, window, labels, note)
+
+    def event(
+        self,
+        signal: str,
+        subject: str,
+        line: int,
+        *,
+        time: float | None = None,
+        about: bool = False,
+        text: str = "",
+        fields: Mapping[str, Value] | None = None,
+        place: str = "",
+    ) -> None:
+        """An event; one that is shown twice at the same time is one. `about`: its time was given as an age."""
+        if not subject:
+            return
+        kept = {key: clean(value, _TEXT) if isinstance(value, str) else value for key, value in (fields or {}).items()}
+        if about and time is not None:
+            kept["when"] = ABOUT
+        key = (signal, subject, time, *sorted((name, str(value)) for name, value in kept.items()))
+        origin = self.section.origin(line, place)
+        self._events.setdefault(key, Event(signal, subject, origin, kept, time, clean(text, _TEXT)))
+
+    def kube_event(self, event: KubeEvent, subject: str, line: int, *, place: str = "") -> None:
+        """An event object of Kubernetes, as the event that it means here; ordinary ones are left out."""
+        for kind in classify(event):
+            self.event(
+                kind.signal,
+                subject,
+                line,
+                time=event.time,
+                about=event.about,
+                text=f"{event.reason}: {event.message}" if event.reason else event.message,
+                fields=kind.fields,
+                place=place,
+            )
+
+    def limits(self, subject: str, which: str, values: Mapping[str, object], line: int, *, place: str = "") -> None:
+        """`which` is `limit` or `request`; GPUs are assigned by their limit."""
+        for resource, text in values.items():
+            if resource in ("cpu", "memory"):
+                self.reading(f"container.{resource}.{which}", subject, quantity(text), line, place=place)
+            elif which == "limit" and is_gpu(resource):
+                labels = (("resource", clean(resource, 60)),)
+                self.reading("container.gpu.limit", subject, quantity(text), line, labels=labels, place=place)
+
+    def series(self, signal: str, subject: str, points: Mapping[float, float], line: int) -> None:
+        """Values by time, of rows that repeat."""
+        times = tuple(sorted(points))
+        values = tuple(points[time] for time in times)
+        self._series.append(Series(signal, subject, times, values, self.section.origin(line)))
+
+    def drop_readings(self, subject: str, *signals: str) -> None:
+        """Forget earlier readings that a later state of the same subject contradicts."""
+        for key in [key for key in self._readings if key[1] == subject and key[0] in signals]:
+            del self._readings[key]
+
+    def evidence(self) -> Evidence:
+        shown = {one.subject for one in self._readings.values()} | {one.subject for one in self._events.values()}
+        subjects = [Subject(name, parent) for name, parent in self._subjects.items()]
+        needed = shown | {one.parent for one in subjects if one.id in shown}
+        return Evidence(
+            subjects=tuple(one for one in subjects if one.id in needed),
+            readings=tuple(self._readings.values()),
+            series=tuple(self._series),
+            events=tuple(self._events.values()),
+        )
+
+    def _subject(self, kind: str, names: tuple[str, ...], parent: str | None) -> str:
+        known = [clean(name, _LONGEST).strip() for name in names if name and name.strip()]
+        if not known:
+            return ""
+        subject = f"{kind}/{'/'.join(known)}@{self._file}"
+        if subject not in self._subjects and len(self._subjects) >= MAX_SUBJECTS:
+            self.left_out += 1
+            return ""
+        if self._subjects.get(subject) is None:
+            self._subjects[subject] = parent
+        return subject

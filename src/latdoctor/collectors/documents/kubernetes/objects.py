@@ -1,0 +1,299 @@
+"""Kubernetes objects, of JSON or YAML, as evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from latdoctor.collectors.documents.kubernetes import conditions, tables
+from latdoctor.collectors.documents.kubernetes.containers import ContainerFacts, Ended, Probe, put
+from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
+from latdoctor.collectors.documents.kubernetes.gathered import Gathered
+from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment, quantity
+from latdoctor.collectors.documents.kubernetes.schema import (
+    Autoscaler,
+    ContainerSpec,
+    ContainerStatus,
+    EventObject,
+    Metric,
+    MetricValue,
+    Node,
+    Pod,
+    PodMetrics,
+    PodSpec,
+    PodStatus,
+    ProbeSpec,
+    Workload,
+)
+
+T = TypeVar("T")
+MAX_OBJECTS = 5000  # of one text
+
+
+def read_object(gathered: Gathered, raw: object, line: int) -> bool:
+    """Add what one object or list of objects shows; False where its kind is not read. Raises ValueError."""
+    pending = [raw]
+    read = False
+    count = 0
+    while pending:
+        one = pending.pop(0)
+        if not isinstance(one, dict):
+            continue
+        if isinstance(one.get("items"), list):
+            pending[:0] = one["items"]
+            continue
+        if isinstance(one.get("object"), dict) and "type" in one:  # of a watch
+            pending.insert(0, one["object"])
+            continue
+        count += 1
+        if count > MAX_OBJECTS:
+            gathered.left_out += len(pending) + 1
+            break
+        kind = str(one.get("kind", "")) or _kind_of(one)
+        reader = _READERS.get(kind)
+        if reader is not None:
+            reader(gathered, one, line)
+            read = True
+    return read
+
+
+def _kind_of(raw: Mapping[str, object]) -> str:
+    """The kind of an object without one, as pasted parts and items of typed lists are."""
+    if raw.keys() & {"involvedObject", "regarding"}:
+        return "Event"
+    status, spec = raw.get("status"), raw.get("spec")
+    parts = {*(status if isinstance(status, dict) else ()), *(spec if isinstance(spec, dict) else ())}
+    if parts & {"containerStatuses", "containers", "initContainerStatuses", "podIP"}:
+        return "Pod"
+    if parts & {"allocatable", "nodeInfo"}:
+        return "Node"
+    return "HorizontalPodAutoscaler" if "maxReplicas" in parts else ""
+
+
+def _typed(raw: object, kind: type[T]) -> T:
+    """Raises ValueError."""
+    return msgspec.convert(raw, kind, strict=False)
+
+
+def _pod(gathered: Gathered, raw: object, line: int) -> None:
+    pod = _typed(raw, Pod)
+    spec, status = pod.spec or PodSpec(), pod.status
+    subject = gathered.pod(pod.metadata.namespace or "", pod.metadata.name or "unnamed", spec.node_name or "")
+    place = f"{pod.metadata.namespace or ''}/{pod.metadata.name}".strip("/")
+    facts = {one.name: _of_spec(one, place) for one in (*(spec.init_containers or ()), *(spec.containers or ()))}
+    if status is None:
+        for one in facts.values():
+            put(gathered, subject, one)
+        return
+    for found in (*(status.init_container_statuses or ()), *(status.container_statuses or ())):
+        _of_status(facts.setdefault(found.name, ContainerFacts(found.name, line, place)), found)
+    for one in facts.values():
+        put(gathered, subject, one)
+    own = [facts[one.name] for one in status.container_statuses or ()]
+    shown = next((one.waiting_reason for one in own if one.waiting_reason), status.reason) or status.phase
+    gathered.reading("pod.status", subject, shown or None, line, place=place)
+    if own:
+        gathered.reading("pod.restarts", subject, sum(one.restarts or 0.0 for one in own), line, place=place)
+    _pod_status(gathered, subject, status, line, place)
+
+
+def _pod_status(gathered: Gathered, subject: str, status: PodStatus, line: int, place: str) -> None:
+    if status.phase:
+        gathered.reading("pod.pending", subject, float(status.phase == "Pending"), line, place=place)
+    if status.phase == "Failed" and status.reason:
+        evicted = 1.0 if status.reason == "Evicted" else None
+        gathered.reading("pod.evicted", subject, evicted, line, place=place)
+        gathered.kube_event(KubeEvent(status.reason, status.message or ""), subject, line, place=place)
+    for condition in status.conditions or ():
+        if condition.type == "Ready" and status.phase != "Succeeded":
+            gathered.reading("pod.ready", subject, float(condition.status == "True"), line, place=place)
+        elif condition.type == "PodScheduled" and condition.status == "False":
+            since = moment(condition.last_transition_time or "")
+            event = KubeEvent("FailedScheduling", condition.message or "", time=since)
+            gathered.reading("pod.unschedulable", subject, 1.0, line, place=place)
+            gathered.kube_event(event, subject, line, place=place)
+
+
+def _of_spec(spec: ContainerSpec, place: str) -> ContainerFacts:
+    facts = ContainerFacts(spec.name, place=place)
+    if spec.resources:
+        facts.limits = {**(spec.resources.limits or {})}
+        facts.requests = {**(spec.resources.requests or {})}
+    for kind, probe in (
+        ("liveness", spec.liveness_probe),
+        ("readiness", spec.readiness_probe),
+        ("startup", spec.startup_probe),
+    ):
+        facts.probes += [_probe(kind, probe)] if probe else []
+    return facts
+
+
+def _probe(kind: str, spec: ProbeSpec) -> Probe:
+    default = Probe(kind)
+    return Probe(
+        kind,
+        spec.initial_delay_seconds or default.delay,
+        spec.timeout_seconds or default.timeout,
+        spec.period_seconds or default.period,
+        spec.failure_threshold or default.failures,
+    )
+
+
+def _of_status(facts: ContainerFacts, status: ContainerStatus) -> None:
+    facts.ready, facts.restarts = status.ready, status.restart_count
+    state, last = status.state, status.last_state
+    if state and state.waiting:
+        facts.waiting_reason, facts.waiting_message = state.waiting.reason or "", state.waiting.message or ""
+    if state and state.running:
+        facts.running, facts.running_since = True, moment(state.running.started_at or "")
+    ended = (state.terminated if state else None) or (last.terminated if last else None)
+    if ended:
+        code = ended.exit_code if ended.exit_code is not None or not ended.signal else 128 + ended.signal
+        started, finished = moment(ended.started_at or ""), moment(ended.finished_at or "")
+        facts.ended = Ended(ended.reason or "", code, started, finished, ended.message or "")
+
+
+def _node(gathered: Gathered, raw: object, line: int) -> None:
+    node = _typed(raw, Node)
+    subject, place = gathered.node(node.metadata.name or "unnamed"), node.metadata.name
+    if node.spec is not None:
+        gathered.reading("node.unschedulable", subject, float(bool(node.spec.unschedulable)), line, place=place)
+        taints = [f"{one.key}{f'={one.value}' if one.value else ''}:{one.effect}" for one in node.spec.taints or ()]
+        gathered.reading("node.taints", subject, ", ".join(taints) or None, line, place=place)
+    if node.status is None:
+        return
+    gpus = [quantity(value) for name, value in (node.status.allocatable or {}).items() if is_gpu(name)]
+    known = [number for number in gpus if number is not None]
+    gathered.reading("node.gpus_allocatable", subject, sum(known) if known else None, line, place=place)
+    for one in node.status.conditions or ():
+        since = moment(one.last_transition_time or "")
+        text = f"{one.reason or ''} {one.message or ''}"
+        conditions.put_node(gathered, subject, one.type, one.status, text, line, since=since, place=place)
+
+
+def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
+    def read(gathered: Gathered, raw: object, line: int) -> None:
+        found = _typed(raw, Workload)
+        subject = gathered.workload(kind, found.metadata.namespace or "", found.metadata.name or "unnamed")
+        place = found.metadata.name
+        if found.spec is not None and not (kind == "replicaset" and found.spec.replicas == 0):
+            gathered.reading("workload.replicas_desired", subject, found.spec.replicas, line, place=place)
+            template = found.spec.template.spec if found.spec.template else None
+            for one in (template.containers or ()) if template else ():
+                put(gathered, subject, _of_spec(one, place))
+        status = found.status
+        if status is None:
+            return
+        if status.replicas is not None:  # then counts that are left out are zero
+            for name, count in (
+                ("ready", status.ready_replicas),
+                ("available", status.available_replicas),
+                ("updated", status.updated_replicas),
+            ):
+                if kind != "replicaset" or name != "updated":
+                    gathered.reading(f"workload.replicas_{name}", subject, count or 0.0, line, place=place)
+        for condition in status.conditions or ():
+            conditions.put_workload(
+                gathered, subject, condition.type, condition.status, condition.reason or "", condition.message or "",
+                line, place,
+            )  # fmt: skip
+
+    return read
+
+
+def _autoscaler(gathered: Gathered, raw: object, line: int) -> None:
+    found = _typed(raw, Autoscaler)
+    subject = gathered.workload("hpa", found.metadata.namespace or "", found.metadata.name or "unnamed")
+    place, spec, status = found.metadata.name, found.spec, found.status
+    tables.put_autoscaler(
+        gathered, subject, line, replicas=status.current if status else None,
+        desired=status.desired if status else None, least=spec.min_replicas if spec else None,
+        most=spec.max_replicas if spec else None, place=place,
+    )  # fmt: skip
+    if spec is None or status is None:
+        return
+    current = {_metric_name(one): _value(one.source.current) for one in status.metrics or () if one.type}
+    for metric in spec.metrics or ():
+        name, target = _metric_name(metric), _value(metric.source.target)
+        _ratio(gathered, subject, name, current.get(name), target, line, place)
+    if spec.target_cpu:
+        _ratio(gathered, subject, "cpu", status.current_cpu, spec.target_cpu, line, place)
+    for one in status.conditions or ():
+        conditions.put_autoscaler(
+            gathered, subject, one.type, one.status, one.reason or "", one.message or "", line, place
+        )
+
+
+def _ratio(
+    gathered: Gathered, subject: str, name: str, now: float | None, target: float | None, line: int, place: str
+) -> None:
+    labels = (("metric", name),)
+    gathered.reading("hpa.metric_missing", subject, float(now is None), line, labels=labels, place=place)
+    if now is not None and target:
+        gathered.reading("hpa.metric_ratio", subject, now / target, line, labels=labels, place=place)
+
+
+def _metric_name(metric: Metric) -> str:
+    return metric.source.name or metric.source.metric.name or metric.type
+
+
+def _value(value: MetricValue) -> float | None:
+    """The utilization where there is one: a status has the average value beside it."""
+    if value.average_utilization is not None:
+        return value.average_utilization
+    found = value.average_value if value.average_value is not None else value.value
+    return None if found is None else quantity(found)
+
+
+def _event(gathered: Gathered, raw: object, line: int) -> None:
+    found = _typed(raw, EventObject)
+    about = found.involved_object or found.regarding
+    if about is None or not found.reason:
+        return
+    series = found.series
+    stamps = (
+        series.last_observed_time if series else None,
+        found.last_timestamp,
+        found.deprecated_last_timestamp,
+        found.event_time,
+        found.metadata.creation_timestamp,
+    )
+    time = next((time for stamp in stamps if stamp and (time := moment(stamp)) is not None), None)
+    count = (series.count if series else None) or found.count or found.deprecated_count
+    path = (about.field_path or "").partition("{")[2].rstrip("}")
+    event = KubeEvent(
+        reason=found.reason,
+        message=found.message or found.note or "",
+        warning=found.type != "Normal",
+        count=int(count) if count else None,
+        time=time,
+        container=path,
+    )
+    namespace = about.namespace or (found.metadata.namespace or "" if about.kind != "Node" else "")
+    subject = tables.subject_of(gathered, about.kind, namespace, about.name)
+    gathered.kube_event(event, subject, line, place=found.metadata.name)
+
+
+def _pod_metrics(gathered: Gathered, raw: object, line: int) -> None:
+    found = _typed(raw, PodMetrics)
+    subject = gathered.pod(found.metadata.namespace or "", found.metadata.name)
+    for one in found.containers or ():
+        container = gathered.container(subject, one.name)
+        for resource in ("cpu", "memory"):
+            used = quantity((one.usage or {}).get(resource, ""))
+            gathered.reading(f"container.{resource}.used", container, used, line, place=found.metadata.name)
+
+
+_READERS: dict[str, Callable[[Gathered, Any, int], None]] = {
+    "Pod": _pod,
+    "Node": _node,
+    "Deployment": _workload("deployment"),
+    "StatefulSet": _workload("statefulset"),
+    "ReplicaSet": _workload("replicaset"),
+    "HorizontalPodAutoscaler": _autoscaler,
+    "Event": _event,
+    "PodMetrics": _pod_metrics,
+}
+KINDS: Iterable[str] = tuple(_READERS)
