@@ -56,6 +56,16 @@ _SINGLE: dict[str, Worst] = {
     "alloc.reserved": max,
     "alloc.allocated": max,
     "alloc.inactive_split_ratio": max,
+    "oom.requested": max,
+    "oom.device_free": max,
+    "oom.reserved_unallocated": max,
+    "oom.other_used": max,
+    "start.memory_free": min,
+    "start.memory_reserve": max,
+    "start.kv_needed": max,
+    "start.kv_available": min,
+    "start.sequence_tokens": max,
+    "start.kv_tokens": min,
     "host.cpu.busy_ratio": max,
     "host.memory.available_ratio": min,
     "client.latency.mean": max,
@@ -75,12 +85,20 @@ _PARTS = {
 _STAGES = ("stage.time_share", "tail.share")  # of one subject: shares of several do not add up
 _FEW = 100.0  # requests that a P99 needs
 _MAX_PARTS = 3
+# Events of which only the presence says something.
+_REPORTED = ("log.memory_refused",)
 _LEAST_PART = 0.01
 
 
 def vitals(evidence: Evidence) -> tuple[Vital, ...]:
     """The vital signs in `evidence`, in the order of importance; a signal that nothing shows is left out."""
-    return (*_singles(evidence), *cluster_vitals(evidence), *_parts(evidence), *_searched(evidence))
+    return (
+        *_singles(evidence),
+        *cluster_vitals(evidence),
+        *_parts(evidence),
+        *_happened(evidence),
+        *_searched(evidence),
+    )
 
 
 def _singles(evidence: Evidence) -> Iterator[Vital]:
@@ -143,6 +161,14 @@ def _slowest(evidence: Evidence, found: Sequence[Reading]) -> str:
     outer = [name for name in subjects if not set(evidence.lineage(name)[1:]) & subjects.keys()]
     latency = {one.subject: _number(one) for one in evidence.readings_by_signal.get("latency.mean", ())}
     return max(outer or subjects, key=lambda name: latency.get(name, 0.0), default="")
+
+
+def _happened(evidence: Evidence) -> Iterator[Vital]:
+    """How often that happened which is not searched for: nothing follows from its absence."""
+    for signal in _REPORTED:
+        events = evidence.events_by_signal.get(signal, ())
+        if events:
+            yield Vital(signal, events[0].subject, float(len(events)), str(len(events)))
 
 
 def _searched(evidence: Evidence) -> Iterator[Vital]:

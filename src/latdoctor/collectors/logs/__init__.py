@@ -10,14 +10,20 @@ XID, SXID, GPU_LOST = "log.xid", "log.sxid", "log.gpu_lost"
 CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL = "log.cuda_error", "log.driver_mismatch", "log.oom_kill"
 SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
 # Reported when found, but never ruled out by a log without them.
-DCGM_ERROR, ENGINE_SHAPE = "log.dcgm_error", "log.engine_shape"
+DCGM_ERROR, ENGINE_SHAPE, MEMORY_REFUSED = "log.dcgm_error", "log.engine_shape", "log.memory_refused"
 GPU_LINES = (
     "gpu.access_error", "gpu.vgpu_unlicensed", "log.collective_error", "log.collective_timeout", "log.fabric_error",
     "log.no_gpu_found", "log.pcie_error", "collective.channels", "collective.network",
     "collective.peer_access_disabled", "collective.version", "offload.layer_share", "offload.layers",
     "offload.layers_total",
 )  # fmt: skip
-BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE, *GPU_LINES)
+BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE, MEMORY_REFUSED, *GPU_LINES)
+# The figures of failed allocations and of refused starts, where their messages state them.
+MEMORY = (
+    "oom.requested", "oom.device_total", "oom.device_free", "oom.process_used", "oom.other_used", "oom.allocated",
+    "oom.reserved_unallocated", "oom.room_ratio", "start.memory_free", "start.memory_total", "start.memory_reserve",
+    "start.kv_needed", "start.kv_available", "start.kv_tokens", "start.sequence_tokens", "start.prefill_tokens",
+)  # fmt: skip
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 # What the engines' own lines show (engines/*.yaml), where a log has such lines.
 ENGINE_SIGNALS = (
@@ -46,10 +52,10 @@ def _reader() -> SourceReader:
 COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
-    signals=lambda: frozenset((*SIGNALS, *CHANGES, *BY_CHANCE, *ENGINE_SIGNALS)),
+    signals=lambda: frozenset((*SIGNALS, *CHANGES, *BY_CHANCE, *ENGINE_SIGNALS, *MEMORY)),
     is_requested=lambda request: bool(request.logs),
     reader=_reader,
     option="--log FILE",
     cost="reads a file",
-    only_positive=frozenset((*BY_CHANCE, *ENGINE_SIGNALS)),
+    only_positive=frozenset((*BY_CHANCE, *ENGINE_SIGNALS, *MEMORY)),
 )

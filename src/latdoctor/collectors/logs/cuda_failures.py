@@ -27,8 +27,9 @@ class FailedCall:
 
 # A line without any of these has no failure. On bytes, so that most lines are never decoded.
 HINTS = (
-    rb"(?i:cuda|outofmemoryerror)|hipError|HIP (?:runtime )?error|HIP out of memory|_STATUS_|RESOURCE_EXHAUSTED"
-    rb"|OOM when allocating|out of memory trying to allocate|failed call to cuInit"
+    rb"(?i:cuda|outofmemory)|hipError|HIP (?:runtime )?error|HIP out of memory|_STATUS_|RESOURCE_EXHAUSTED"
+    rb"|OOM when allocating|out of memory trying to allocate|failed call to cuInit|MPS backend out of memory"
+    rb"|Out of memory error on GPU|bfc_arena.{0,80}Failed to allocate|failed to allocate (?:ROCm|HIP|Vulkan|Metal)"
 )
 
 _TRIGGER = re.compile(
@@ -47,9 +48,12 @@ _LOWER_STATUS = re.compile(
     r"\b((?:miopenStatus|rocblas_status_|hipblas_status_|HIPBLAS_STATUS_)(?!Success|success)\w{2,60})\b"
 )
 _OUT_OF_MEMORY = re.compile(
-    r"\b(?:CUDA|HIP|XPU) out of memory\b|\btorch(?:\.cuda)?\.OutOfMemoryError\b"
+    r"\b(?:CUDA|HIP|XPU|MPS backend) out of memory\b|\b(?:torch(?:\.cuda)?|cupy\.cuda\.memory)\.OutOfMemoryError\b"
     r"|\bRESOURCE_EXHAUSTED: .{0,200}?(?:out of memory|failed to allocate|ran out of)"
-    r"|\bOOM when allocating tensor\b|\bran out of memory trying to allocate\b",
+    r"|\bOOM when allocating tensor\b|\bran out of memory trying to allocate\b|\bError Code 2: OutOfMemory\b"
+    r"|\bOut of memory error on GPU \d|\bbfc_arena\b.{0,80}Failed to allocate memory for requested buffer"
+    r"|\bfailed to allocate (?:CUDA|ROCm|HIP|Vulkan|Metal)\d* buffer of size\b"
+    r"|\bCUDA failed with error out of memory\b",
     re.I,
 )
 # TensorFlow tries smaller pieces afterwards; a plan of cuDNN that fails is one of several.

@@ -9,8 +9,10 @@ from latdoctor.collectors.logs import (
     fabric_lines,
     gpu_access_lines,
     gpu_offload_lines,
+    memory_failures,
     nccl_lines,
     pcie_lines,
+    startup_memory,
 )
 from latdoctor.collectors.logs.line_kind import LineKind
 from latdoctor.collectors.logs.patterns import FACT_HINTS
@@ -21,8 +23,10 @@ LINE_KINDS: tuple[LineKind, ...] = (
     fabric_lines.KIND,
     gpu_access_lines.KIND,
     gpu_offload_lines.KIND,
+    memory_failures.KIND,
     nccl_lines.KIND,
     pcie_lines.KIND,
+    startup_memory.KIND,
 )
 
 # A line without any of these contains nothing that is read.
