@@ -93,7 +93,7 @@ def _columns(text: str) -> Columns:
     return found
 
 
-_TIME_NAMES = ("time", "timestamp", "zeit", "fecha", "hora", "temps", "heure", "date", "时间", "時間", "tiempo")
+_TIME_NAMES = ("time", "zeit", "fecha", "hora", "temps", "heure", "时间", "時間", "tiempo")
 
 
 def _time_parser(texts: Sequence[str]) -> Callable[[str], float | None]:
