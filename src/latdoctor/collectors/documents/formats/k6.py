@@ -105,7 +105,7 @@ def read_json(section: Section) -> Evidence:
     return load_result.evidence(section, [result])
 
 
-class _Data(msgspec.Struct, frozen=True):
+class _PointData(msgspec.Struct, frozen=True):
     time: str = ""
     value: float | None = None
 
@@ -113,7 +113,7 @@ class _Data(msgspec.Struct, frozen=True):
 class _Point(msgspec.Struct):
     type: str = ""
     metric: str = ""
-    data: _Data = _Data()
+    data: _PointData = _PointData()
 
 
 def read_lines(section: Section) -> Evidence:

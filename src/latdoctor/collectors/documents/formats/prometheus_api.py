@@ -24,7 +24,7 @@ _MAX_SERIES = 20_000
 _Point = tuple[float, str | float]
 
 
-class _Series(msgspec.Struct):
+class _QuerySeries(msgspec.Struct):
     metric: dict[str, str] = {}
     value: _Point | None = None
     values: tuple[_Point, ...] = ()
@@ -32,11 +32,11 @@ class _Series(msgspec.Struct):
     histograms: msgspec.Raw = msgspec.Raw()
 
 
-class _Data(msgspec.Struct, rename="camel"):
+class _ResultData(msgspec.Struct, rename="camel"):
     result_type: str
 
 
-class _Answer(msgspec.Struct, rename="camel"):
+class _ApiAnswer(msgspec.Struct, rename="camel"):
     status: str
     data: msgspec.Raw = msgspec.Raw()
     error_type: str = ""
@@ -72,14 +72,14 @@ def _of(section: Section, gaps: list[Gap]) -> Iterator[MetricSeries]:
     if _EXPORT.search(text):
         yield from _exported(text)
         return
-    answer = msgspec.json.decode(text, type=_Answer)
+    answer = msgspec.json.decode(text, type=_ApiAnswer)
     if answer.status != "success" or not answer.data:
         raise ValueError(f"the server answered with an error: {clean(answer.error_type)}: {clean(answer.error, 200)}")
     if answer.warnings:
         reason = f"{section.source}: Prometheus warned: {clean('; '.join(answer.warnings), 200)}"
         step = "part of the result may be missing: check the stores behind it"
         gaps.append(Gap(NAME, reason, (), None, step, section.origin(), GapCode.UNREADABLE))
-    kind = msgspec.json.decode(answer.data, type=_Data).result_type
+    kind = msgspec.json.decode(answer.data, type=_ResultData).result_type
     if kind not in ("matrix", "vector"):
         raise ValueError(f"a result of type {clean(kind, 40)} has no metric")
     data = msgspec.json.decode(answer.data, type=_Matrix)
@@ -94,7 +94,7 @@ def _of(section: Section, gaps: list[Gap]) -> Iterator[MetricSeries]:
 
 
 class _Matrix(msgspec.Struct):
-    result: tuple[_Series, ...] = ()
+    result: tuple[_QuerySeries, ...] = ()
 
 
 def _exported(text: str) -> Iterator[MetricSeries]:
