@@ -275,7 +275,7 @@ def test_a_folder_that_may_not_be_written_is_told_before_the_look(
 )
 def test_a_source_given_in_a_bundles_place_is_told_its_option(name: str, option: str) -> None:
     Path(name).write_bytes(pages.triton(5))
-    outcome = run(["diagnose", name])
+    outcome = run(["bundle", "inspect", name])
     assert (outcome.code, outcome.out) == (2, "")
     assert f"{name}: not a bundle" in outcome.err
     assert f"latdoctor diagnose {option} {name}" in outcome.err

@@ -87,4 +87,11 @@ def test_a_text_in_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("hello, it is slow\n")
     outcome = run(["diagnose", str(tmp_path / "x")])
     assert outcome.code == 1
-    assert "nothing in it is recognised" in outcome.err
+    assert "its only line is not known" in outcome.err
+
+
+def test_verbose_says_what_each_file_is_taken_for(folder: Path) -> None:
+    outcome = run(["diagnose", str(folder), "-v"])
+    assert f"{folder / 'gpu.txt'}: read as output of a command" in outcome.err
+    assert f"{folder / 'kern'}: read as a log" in outcome.err
+    assert f"{folder / 'page'}: read as a metrics page" in outcome.err

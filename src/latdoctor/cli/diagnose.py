@@ -101,7 +101,7 @@ def diagnose_command(
         raise typer.Exit(run(None, sources, rules or [], how))
     from latdoctor.cli.named_files import sorted_files
 
-    with sorted_files(files, sources) as named:
+    with sorted_files(files, sources, verbose=verbose > 0) as named:
         code = run(named.bundle, named.sources, rules or [], how)
     raise typer.Exit(code)
 

@@ -9,10 +9,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from latdoctor.cli.console import notice
 from latdoctor.cli.options import SourceOptions
 from latdoctor.collectors.file_kinds import FileKind, by_kind, recognise
-from latdoctor.collectors.piped_input import is_stream, spool
+from latdoctor.collectors.piped_input import display, is_stream, spool
 from latdoctor.errors import SourceError, UsageError
+from latdoctor.sanitize import clean
 
 _MAX_FILES = 256
 _TIMEOUT = 30.0  # seconds without data from a pipe
@@ -38,8 +40,11 @@ class Named:
 
 
 @contextmanager
-def sorted_files(paths: Sequence[Path], sources: SourceOptions) -> Iterator[Named]:
-    """The bundle that `paths` name, or `sources` with the files added by kind. Raises UsageError, SourceError."""
+def sorted_files(paths: Sequence[Path], sources: SourceOptions, *, verbose: bool = False) -> Iterator[Named]:
+    """The bundle that `paths` name, or `sources` with the files added by kind. Raises UsageError, SourceError.
+
+    `verbose`: what each file is taken for goes to stderr.
+    """
     if len(paths) == 1 and not is_stream(paths[0]) and (_is_bundle(paths[0]) or not paths[0].exists()):
         yield Named(paths[0], sources)
         return
@@ -48,7 +53,15 @@ def sorted_files(paths: Sequence[Path], sources: SourceOptions) -> Iterator[Name
         kinds = by_kind(files)
         if FileKind.BUNDLE in kinds:
             raise UsageError("a bundle was given, and other files beside it", next_step="pass the bundle alone")
+        if verbose:
+            _print_kinds(files)
         yield Named(None, _with_files(sources, kinds))
+
+
+def _print_kinds(files: Sequence[Path]) -> None:
+    for path in files:
+        known = recognise(path)
+        notice(f"{clean(display(path))}: read as {known.what if known else 'text of an unknown kind'}")
 
 
 def _with_files(sources: SourceOptions, kinds: Mapping[FileKind, tuple[Path, ...]]) -> SourceOptions:
@@ -61,7 +74,7 @@ def _with_files(sources: SourceOptions, kinds: Mapping[FileKind, tuple[Path, ...
 
 def _is_bundle(path: Path) -> bool:
     if path.is_dir():
-        return (path / "manifest.json").exists()
+        return (path / "manifest.json").exists() or (path / "artifacts").is_dir()
     known = recognise(path)
     return known is not None and known.kind is FileKind.BUNDLE
 

@@ -13,6 +13,7 @@ from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
 from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split
 from latdoctor.collectors.documents.text_format import Section
+from latdoctor.collectors.documents.unrecognised import appearance
 from latdoctor.collectors.file_kinds import head_of
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.logs.collector import parse as parse_log
@@ -55,7 +56,8 @@ def _file(artifact: Artifact) -> Evidence:
     parts = [Part(whole, (text,), 1)] if whole else list(split(lines, FORMATS))
     found = [evidence for part, further in _read(parts) for evidence in _part(part, artifact, further=further)]
     if not found:
-        raise SourceError("nothing in it is recognised", where=artifact.source)
+        seen = appearance(head_of(artifact.content), decoded)
+        raise SourceError(seen.what, where=artifact.source, next_step=seen.next_step)
     return _with_joined_gaps(Evidence.merge(found))
 
 
@@ -113,7 +115,8 @@ def _log(part: Part, artifact: Artifact) -> Iterator[Evidence]:
         return
     log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.written_by, content)
     found = parse_log([log])
-    yield structs.replace(found, looked=(), gaps=(), clipped=())
+    if found.events or found.readings or found.series:
+        yield structs.replace(found, looked=(), gaps=(), clipped=())
 
 
 def _named(finder: FileFinder, paths: tuple[Path, ...]) -> Iterator[NamedFile]:
