@@ -120,7 +120,7 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
             yield Line("Cause: one of these; the evidence does not tell them apart", "bold")
         shown = _numbers(harm(diagnosis))
         for number, cause in enumerate(chosen, 1):
-            yield from _cause(number, cause, checks, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
+            yield from _cause(number, cause, diagnosis, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
         if kind == AnswerKind.NAMED and (rival := _rival(diagnosis)):
             yield from _evidence_lines(rival, "    or: ")
         return
@@ -128,10 +128,12 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
     yield from (Line(text, continued=text.startswith("   ")) for text in measured(diagnosis))
 
 
-def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set[str], *, most: int) -> Iterator[Line]:
+def _cause(number: int, cause: RankedCause, diagnosis: Diagnosis, shown: set[str], *, most: int) -> Iterator[Line]:
+    checks = {check.id: check for check in diagnosis.checks}
     share = percent(cause.probability)
     width = WIDTH - cell_len(share) - 6
-    title = diagnosis_text.shortened(cause.title, width - 2)
+    place = diagnosis_text.place(cause, diagnosis)
+    title = diagnosis_text.shortened(f"{cause.title} ({place})" if place else cause.title, width - 2)
     yield Line(f" {number}  {title}{' ' * max(2, WIDTH - 4 - cell_len(title) - cell_len(share))}{share}", "bold")
     for sentence in _evidence(cause, checks, shown)[:most]:
         yield from _evidence_lines(sentence, " " * _INDENT)
@@ -247,7 +249,7 @@ def _leading_sentences(text: str, most: int) -> str:
 
 def _evidence_lines(sentence: str, first: str) -> Iterator[Line]:
     """A sentence below a cause; its second line is indented further."""
-    for number, line in enumerate(sentence_lines(sentence, first, " " * (_INDENT + 2), 3)):
+    for number, line in enumerate(sentence_lines(sentence, first, " " * (_INDENT + 2), 4)):
         yield Line(line, rank=Rank.EVIDENCE, continued=number > 0)
 
 
@@ -290,7 +292,8 @@ def _option(ask: str) -> str:
 def _changes(diagnosis: Diagnosis) -> Iterator[Line]:
     """What changed shortly before, at most two."""
     for line in time_scope.change_lines(diagnosis)[:2]:
-        yield from (Line(one, rank=Rank.CHANGE) for one in sentence_lines(line, " ", "   ", 1))
+        for number, one in enumerate(sentence_lines(line, " ", "   ", 2)):
+            yield Line(one, rank=Rank.CHANGE, continued=number > 0)
 
 
 def _not_seen(diagnosis: Diagnosis) -> Iterator[Line]:
