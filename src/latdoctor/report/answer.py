@@ -22,6 +22,7 @@ from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
+from latdoctor.report.subject_names import part_of_service, shortened
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.report.vital_signs import file_noun, harm, measured
 from latdoctor.units import percent
@@ -86,9 +87,9 @@ def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
         pair = diagnosis.against
         was, now = (verdict.level for verdict in pair.contrast.verdicts)
         of_files = pair.name == "now"  # else of two subjects of one observation
-        than = diagnosis_text.shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
+        than = shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
         level = f" ({was})" if of_files and was != now else ""
-        name = "" if of_files else f"{diagnosis_text.shortened(pair.name, _THAN)} "
+        name = "" if of_files else f"{shortened(pair.name, _THAN)} "
         text = f"{comparison_screen.headline(speed)}, {name}against {than}{level}"
         for number, line in enumerate(wrapped(text, "", "  ")[:2]):
             yield Line(line, comparison_screen.STYLE[speed.pace], continued=number > 0)
@@ -102,7 +103,7 @@ def _moved(diagnosis: Diagnosis) -> Iterator[Line]:
         label = "Gone" if diagnosis.against.name == "now" else "Only in the other"
         for shift in diagnosis.against.contrast.causes:
             if shift.before and shift.before.named and not (shift.after and shift.after.named):
-                title = diagnosis_text.shortened(shift.title, WIDTH - len(label) - 4)
+                title = shortened(shift.title, WIDTH - len(label) - 4)
                 yield Line(f" {label}  {title}", "bold", Rank.EVIDENCE)
         changes = comparison_screen.moved(diagnosis.against.values, diagnosis.against.speed)
         for number, one in enumerate(changes[:_MAX_MOVED]):
@@ -132,8 +133,8 @@ def _cause(number: int, cause: RankedCause, diagnosis: Diagnosis, shown: set[str
     checks = {check.id: check for check in diagnosis.checks}
     share = percent(cause.probability)
     width = WIDTH - cell_len(share) - 6
-    place = diagnosis_text.place(cause, diagnosis)
-    title = diagnosis_text.shortened(f"{cause.title} ({place})" if place else cause.title, width - 2)
+    place = part_of_service(cause, diagnosis)
+    title = shortened(f"{cause.title} ({place})" if place else cause.title, width - 2)
     yield Line(f" {number}  {title}{' ' * max(2, WIDTH - 4 - cell_len(title) - cell_len(share))}{share}", "bold")
     for sentence in _evidence(cause, checks, shown)[:most]:
         yield from _evidence_lines(sentence, " " * _INDENT)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.result import Change, Diagnosis, Onset
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report.diagnosis_text import shortened, subject_name
+from latdoctor.report.subject_names import shortened, subject_name
 from latdoctor.units import format_value
 
 _CHANGES = "changes"  # the collector of notes and processes
