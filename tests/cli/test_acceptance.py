@@ -70,7 +70,7 @@ def test_xid_119_is_named_with_code_address_and_action(samples: Path) -> None:
     finding = checks(said, "fired")["gpu-xid"]
     assert finding["severity"] == "critical"
     assert finding["subjects"] == ["gpu/0000:9b:00"]
-    for part in ("Xid 119", "0000:9b:00", "NVIDIA's action: reset the GPU"):
+    for part in ("Xid 119", "0000:9b:00", "NVIDIA's advice: reset the GPU"):
         assert part in finding["message"]
     assert finding["atoms"][0]["origin"] == {"artifact": "logs/dmesg-with-xid-119.log", "place": "line 3"}
 

@@ -15,7 +15,7 @@ from latdoctor.conditions.evaluator import FAILS, HOLDS
 from latdoctor.diagnosis import document
 from latdoctor.diagnosis.result import Diagnosis, RuledOut
 from latdoctor.evidence.model import Distribution, Event, Evidence, Gap, Origin, Reading, Series, Window
-from latdoctor.report import diagnosis_text, markdown
+from latdoctor.report import diagnosis_text, markdown, subject_names
 from latdoctor.report.diagnosis_text import gap_lines, unexplained
 from latdoctor.units import percent
 from tests.cli.running import run
@@ -53,7 +53,7 @@ def test_where_nothing_is_left_to_look_at_that_is_said(diagnosis: Diagnosis) -> 
 
 @given(st.text(max_size=200), st.integers(5, 60))
 def test_a_shortened_name_fits_and_keeps_its_ends(name: str, width: int) -> None:
-    short = diagnosis_text.shortened(name, width)
+    short = subject_names.shortened(name, width)
     assert cell_len(short) <= width + 1
     cuts = [place for place, char in enumerate(short) if char == "…"]
     kept = [(name.startswith(short[:place]), name.endswith(short[place + 1 :])) for place in cuts]

@@ -21,7 +21,7 @@ from latdoctor.notify.messages import notices
 from latdoctor.notify.outbox import MAKERS
 from latdoctor.report import handover, incidents, sop
 from latdoctor.report import timeline as timeline_text
-from latdoctor.report.diagnosis_text import shortened
+from latdoctor.report.subject_names import shortened
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.sanitize import TITLE
 from tests.incident.journal_builders import SOP, incident, moment

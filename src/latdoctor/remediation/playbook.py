@@ -169,8 +169,8 @@ class Effect(Struct, frozen=True):
     figures: Mapping[str, str] = {}
 
     def __str__(self) -> str:
-        figures = (f"{signal} {range_text}" for signal, range_text in self.figures.items())
-        return ", ".join(filter(None, (self.description, *figures)))
+        figures = ", ".join(f"{signal} {text.replace('..', ' to ')}" for signal, text in self.figures.items())
+        return "; ".join(filter(None, (figures, self.description)))
 
 
 class Playbook(Struct, frozen=True):

@@ -22,6 +22,7 @@ from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
+from latdoctor.report.subject_names import part_of_service, shortened
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.report.vital_signs import file_noun, harm, measured
 from latdoctor.units import percent
@@ -86,9 +87,9 @@ def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
         pair = diagnosis.against
         was, now = (verdict.level for verdict in pair.contrast.verdicts)
         of_files = pair.name == "now"  # else of two subjects of one observation
-        than = diagnosis_text.shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
+        than = shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
         level = f" ({was})" if of_files and was != now else ""
-        name = "" if of_files else f"{diagnosis_text.shortened(pair.name, _THAN)} "
+        name = "" if of_files else f"{shortened(pair.name, _THAN)} "
         text = f"{comparison_screen.headline(speed)}, {name}against {than}{level}"
         for number, line in enumerate(wrapped(text, "", "  ")[:2]):
             yield Line(line, comparison_screen.STYLE[speed.pace], continued=number > 0)
@@ -102,7 +103,7 @@ def _moved(diagnosis: Diagnosis) -> Iterator[Line]:
         label = "Gone" if diagnosis.against.name == "now" else "Only in the other"
         for shift in diagnosis.against.contrast.causes:
             if shift.before and shift.before.named and not (shift.after and shift.after.named):
-                title = diagnosis_text.shortened(shift.title, WIDTH - len(label) - 4)
+                title = shortened(shift.title, WIDTH - len(label) - 4)
                 yield Line(f" {label}  {title}", "bold", Rank.EVIDENCE)
         changes = comparison_screen.moved(diagnosis.against.values, diagnosis.against.speed)
         for number, one in enumerate(changes[:_MAX_MOVED]):
@@ -120,7 +121,7 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
             yield Line("Cause: one of these; the evidence does not tell them apart", "bold")
         shown = _numbers(harm(diagnosis))
         for number, cause in enumerate(chosen, 1):
-            yield from _cause(number, cause, checks, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
+            yield from _cause(number, cause, diagnosis, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
         if kind == AnswerKind.NAMED and (rival := _rival(diagnosis)):
             yield from _evidence_lines(rival, "    or: ")
         return
@@ -128,10 +129,12 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
     yield from (Line(text, continued=text.startswith("   ")) for text in measured(diagnosis))
 
 
-def _cause(number: int, cause: RankedCause, checks: dict[str, Check], shown: set[str], *, most: int) -> Iterator[Line]:
+def _cause(number: int, cause: RankedCause, diagnosis: Diagnosis, shown: set[str], *, most: int) -> Iterator[Line]:
+    checks = {check.id: check for check in diagnosis.checks}
     share = percent(cause.probability)
     width = WIDTH - cell_len(share) - 6
-    title = diagnosis_text.shortened(cause.title, width - 2)
+    place = part_of_service(cause, diagnosis)
+    title = shortened(f"{cause.title} ({place})" if place else cause.title, width - 2)
     yield Line(f" {number}  {title}{' ' * max(2, WIDTH - 4 - cell_len(title) - cell_len(share))}{share}", "bold")
     for sentence in _evidence(cause, checks, shown)[:most]:
         yield from _evidence_lines(sentence, " " * _INDENT)
@@ -247,7 +250,7 @@ def _leading_sentences(text: str, most: int) -> str:
 
 def _evidence_lines(sentence: str, first: str) -> Iterator[Line]:
     """A sentence below a cause; its second line is indented further."""
-    for number, line in enumerate(sentence_lines(sentence, first, " " * (_INDENT + 2), 3)):
+    for number, line in enumerate(sentence_lines(sentence, first, " " * (_INDENT + 2), 4)):
         yield Line(line, rank=Rank.EVIDENCE, continued=number > 0)
 
 
@@ -290,7 +293,8 @@ def _option(ask: str) -> str:
 def _changes(diagnosis: Diagnosis) -> Iterator[Line]:
     """What changed shortly before, at most two."""
     for line in time_scope.change_lines(diagnosis)[:2]:
-        yield from (Line(one, rank=Rank.CHANGE) for one in sentence_lines(line, " ", "   ", 1))
+        for number, one in enumerate(sentence_lines(line, " ", "   ", 2)):
+            yield Line(one, rank=Rank.CHANGE, continued=number > 0)
 
 
 def _not_seen(diagnosis: Diagnosis) -> Iterator[Line]:

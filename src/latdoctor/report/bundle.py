@@ -10,9 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from latdoctor.evidence.bundle import Artifact, Bundle
-from latdoctor.report.diagnosis_text import SOURCE_NOUNS, shortened
+from latdoctor.report.diagnosis_text import SOURCE_NOUNS
 from latdoctor.report.fit_to_screen import Line, Rank, print_lines
 from latdoctor.report.fit_to_screen import fitted as fit
+from latdoctor.report.subject_names import shortened
 from latdoctor.report.text_utils import WIDTH, print_json, wrapped
 from latdoctor.report.time_scope import utc_moment
 from latdoctor.sanitize import clean, counted, fitted

@@ -9,7 +9,7 @@ from latdoctor.diagnosis.comparison import ChangeAction, RulesDifference
 from latdoctor.diagnosis.result import Against, Answer, CauseShift, CheckShift, Contrast, Place, Verdict
 from latdoctor.evidence.diff import Difference
 from latdoctor.report.comparison_screen import shown
-from latdoctor.report.diagnosis_text import shortened
+from latdoctor.report.subject_names import shortened
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
 

@@ -16,9 +16,9 @@ from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.diff import Difference
 from latdoctor.evidence.model import Value
 from latdoctor.evidence.speed import SPEED_SIGNALS, Pace, SpeedChange, Trend, speed_change, trend
-from latdoctor.report.diagnosis_text import shortened
 from latdoctor.report.fit_to_screen import Line
 from latdoctor.report.fit_to_screen import fitted as fit
+from latdoctor.report.subject_names import shortened
 from latdoctor.report.text_utils import WIDTH, command_lines, wrapped
 from latdoctor.report.vital_signs import quantity
 from latdoctor.sanitize import clean, counted, fitted

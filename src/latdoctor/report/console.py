@@ -21,6 +21,7 @@ from latdoctor.report import answer, comparison, comparison_screen, diagnosis_te
 from latdoctor.report.comparison import answered
 from latdoctor.report.diagnosis_text import EvidenceKind, gap_lines, unexplained
 from latdoctor.report.fit_to_screen import HEIGHT
+from latdoctor.report.subject_names import shortened
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
 
@@ -180,7 +181,7 @@ def _queries(diagnosis: Diagnosis, *, verbose: bool) -> RenderableType:
     shown = diagnosis.queries if verbose else diagnosis.queries[:_MAX_QUERIES]
     text = Text("PromQL, to paste into Prometheus", style="bold", no_wrap=True, overflow="ignore")
     for one in shown:
-        text.append(f"\n  {one.signal} of {diagnosis_text.shortened(one.subject)}, at {_at(one)}", style="not bold")
+        text.append(f"\n  {one.signal} of {shortened(one.subject)}, at {_at(one)}", style="not bold")
         text.append(f"\n    {clean(one.expression, 4000)}", style="not bold dim")
     if len(shown) < len(diagnosis.queries):
         text.append(f"\n    ({len(diagnosis.queries) - len(shown)} more: -vv)", style="not bold dim")

@@ -8,14 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
-from rich.cells import cell_len, set_cell_size
-
 from latdoctor.conditions.evaluator import HOLDS, Atom
 from latdoctor.diagnosis.codes import CheckStatus, FindingKind, Level, ReasonCode, TierCoverage, UserImpact
 from latdoctor.diagnosis.next_sources import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, RuledOut, Tier
 from latdoctor.evidence.model import Origin
 from latdoctor.report.playbook import advised
+from latdoctor.report.subject_names import shortened
 from latdoctor.units import percent
 
 _SHOWN = 4
@@ -124,7 +123,6 @@ def _gap_line(source: str, about: str, head: str, next_step: str, tails: str) ->
 _NOWHERE = "not shown by the sources that were read"
 NEAR = 0.1  # a cause that is less likely is not printed
 _MANY = 3  # checks hidden for one reason: from here on the compact form has the reason
-_NAME_WIDTH = 44
 _LONG_LIST = re.compile(r"\[((?:[^,\]]+, ){3})(?:[^,\]]+, ){2,}[^,\]]+\]")
 _TIER_NUMBER = {"infrastructure": 1, "framework": 2, "application": 3}
 _COVERAGE: Mapping[TierCoverage, str] = {
@@ -182,15 +180,6 @@ def site_line(diagnosis: Diagnosis) -> str:
     causes = diagnosis.disabled_causes
     left_out = [f"not ranked, disabled by the site: {', '.join(causes)}"] if causes else []
     return "; ".join((*findings, *left_out))
-
-
-def shortened(name: str, width: int = _NAME_WIDTH) -> str:
-    """A long name with its middle left out, in `width` columns or one more."""
-    if cell_len(name) <= width:
-        return name
-    half = width // 2
-    end = next(name[place:] for place in range(len(name) + 1) if cell_len(name[place:]) <= half)
-    return f"{set_cell_size(name, half).rstrip()}…{end}"
 
 
 def answer_line(diagnosis: Diagnosis) -> str:

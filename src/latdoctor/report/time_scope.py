@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.result import Change, Diagnosis, Onset
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report.diagnosis_text import shortened
+from latdoctor.report.subject_names import shortened, subject_name
 from latdoctor.units import format_value
 
 _CHANGES = "changes"  # the collector of notes and processes
@@ -80,7 +80,7 @@ def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
     left = len(diagnosis.changes) - len(shown)
     for when in (_OF_LATE, _BEFORE, _ABOUT, _AFTER):
         known = "; ".join(
-            f"{_clock(one.time, day)} {one.message} ({shortened(one.subject)})" for of, one in shown if of == when
+            f"{_clock(one.time, day)} {one.message} ({subject_name(one.subject)})" for of, one in shown if of == when
         )
         if known:
             yield f"{when}: {known}" + (f" and {left} more" if left else "")

@@ -40,6 +40,7 @@ from latdoctor.report.html.page_model import (
     Tone,
 )
 from latdoctor.report.html.snapshots import AFTER, AT_WORST, Period, Snapshot, highlight, unix
+from latdoctor.report.subject_names import shortened
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
 
@@ -142,7 +143,7 @@ def _headline(timeline: Timeline, diagnosis: Diagnosis | None) -> str:
 
 
 def _scope(timeline: Timeline) -> str:
-    names = ", ".join(diagnosis_text.shortened(target) for target in timeline.targets)
+    names = ", ".join(shortened(target) for target in timeline.targets)
     began, ended = unix(timeline.start.at), unix(timeline.closed_at or "")
     parts = (
         timeline.id,

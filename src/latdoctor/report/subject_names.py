@@ -1,0 +1,41 @@
+"""Names of subjects as people call them: `GPU 1`, `replica checkout-2`."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len, set_cell_size
+
+from latdoctor.diagnosis.result import Diagnosis, RankedCause
+from latdoctor.evidence.model import kind_of
+
+_NAME_WIDTH = 44
+# Kinds of subjects that a cause can be limited to, the smallest part first.
+_PARTS = ("gpu", "engine", "container", "pod", "replica")
+
+
+def part_of_service(cause: RankedCause, diagnosis: Diagnosis) -> str:
+    """The part of the service that a cause is limited to: `GPU 1`, `replica checkout-2`, `3 GPUs`; else empty."""
+    for kind in _PARTS:
+        names = [name for name in cause.subjects if kind_of(name) == kind]
+        known = {name for check in diagnosis.checks for name in check.subjects if kind_of(name) == kind}
+        if names and (kind == "gpu" or len(known) > len(names)):
+            return subject_name(names[0]) if len(names) == 1 else f"{len(names)} {_noun(kind)}s"
+    return ""
+
+
+def subject_name(subject: str) -> str:
+    """`GPU 1` of `gpu/1`, `replica 0` of `replica/0@127.0.0.1:8000`."""
+    kind, _, name = subject.partition("/")
+    return f"{_noun(kind)} {shortened(name.partition('@')[0])}" if name else subject
+
+
+def _noun(kind: str) -> str:
+    return "GPU" if kind == "gpu" else kind
+
+
+def shortened(name: str, width: int = _NAME_WIDTH) -> str:
+    """A long name with its middle left out, in `width` columns or one more."""
+    if cell_len(name) <= width:
+        return name
+    half = width // 2
+    end = next(name[place:] for place in range(len(name) + 1) if cell_len(name[place:]) <= half)
+    return f"{set_cell_size(name, half).rstrip()}…{end}"
