@@ -56,6 +56,9 @@ _SINGLE: dict[str, Worst] = {
     "alloc.reserved": max,
     "alloc.allocated": max,
     "alloc.inactive_split_ratio": max,
+    "offload.memcpy_nodes": max,
+    "offload.nodes_cpu": max,
+    "offload.nodes_gpu": min,
     "oom.requested": max,
     "oom.device_free": max,
     "oom.reserved_unallocated": max,
@@ -86,7 +89,7 @@ _STAGES = ("stage.time_share", "tail.share")  # of one subject: shares of severa
 _FEW = 100.0  # requests that a P99 needs
 _MAX_PARTS = 3
 # Events of which only the presence says something.
-_REPORTED = ("log.memory_refused",)
+_REPORTED = ("log.cpu_fallback", "log.memory_refused")
 _LEAST_PART = 0.01
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from latdoctor.collectors.logs import (
+    cpu_fallback_lines,
     engine_lines,
     fabric_lines,
     gpu_access_lines,
@@ -19,6 +20,7 @@ from latdoctor.collectors.logs.patterns import FACT_HINTS
 
 # One per line, sorted by name.
 LINE_KINDS: tuple[LineKind, ...] = (
+    cpu_fallback_lines.KIND,
     engine_lines.KIND,
     fabric_lines.KIND,
     gpu_access_lines.KIND,
