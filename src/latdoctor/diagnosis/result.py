@@ -244,6 +244,8 @@ class Vital(Struct, frozen=True):
     value: Value
     shown: str  # with its unit
     part: str = ""
+    since: float | None = None  # unix seconds UTC: when it moved to this level, or an event first happened
+    before: str = ""  # what it was before, with its unit
 
 
 class Diagnosis(Struct, frozen=True):

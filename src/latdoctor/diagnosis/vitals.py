@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.cluster_vitals import cluster_vitals
+from latdoctor.diagnosis.engine_vitals import dated, engine_events, level_changes
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Evidence, Reading, is_unknown, kind_of
 
@@ -35,6 +36,9 @@ _SINGLE: dict[str, Worst] = {
     "compute.time.mean": max,
     "requests.running": sum,
     "kv.usage": max,
+    "kv.preemption_rate": sum,
+    "output.token_rate": sum,
+    "prefix_cache.hit_ratio": min,
     "batch.size.mean": min,
     "forward.utilization": max,
     "gpu.busy_ratio": min,
@@ -75,7 +79,8 @@ _SINGLE: dict[str, Worst] = {
     "client.latency.p95": max,
     "client.latency.p50": max,
     "client.request_rate": max,
-    "output.token_rate": sum,
+    "input.token_rate": sum,
+    "compute.infer.mean": max,
 }
 # Shares of a whole: the largest three parts, named by a label.
 _PARTS = {
@@ -100,11 +105,13 @@ def vitals(evidence: Evidence) -> tuple[Vital, ...]:
         *cluster_vitals(evidence),
         *_parts(evidence),
         *_happened(evidence),
+        *engine_events(evidence),
         *_searched(evidence),
     )
 
 
 def _singles(evidence: Evidence) -> Iterator[Vital]:
+    moved = level_changes(evidence)
     for signal, worst in _SINGLE.items():
         found = [one for one in evidence.readings_by_signal.get(signal, ()) if not one.labels and _is_number(one)]
         if not found:
@@ -112,12 +119,12 @@ def _singles(evidence: Evidence) -> Iterator[Vital]:
         newest = _newest(found)
         values = {subject: _number(one) for subject, one in newest.items()}
         if worst is sum:
-            yield _total(signal, values)
+            yield dated(_total(signal, values), moved)
             continue
         value = worst(list(values.values()))
         subject = next(name for name, number in values.items() if number == value)
         shown = show(signal, value, newest[subject].bound)
-        yield Vital(signal, subject, value, f"{shown}{_few(evidence, signal, subject)}")
+        yield dated(Vital(signal, subject, value, f"{shown}{_few(evidence, signal, subject)}"), moved)
 
 
 def _few(evidence: Evidence, signal: str, subject: str) -> str:

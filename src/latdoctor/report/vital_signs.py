@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report import diagnosis_text, time_scope
+from latdoctor.report import diagnosis_text, engine_signs, time_scope
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.units import format_value
 
@@ -36,8 +36,10 @@ PHRASES = {
     "queue.depth": "{} waiting",
     "queue.time.mean": "mean wait {}",
     "compute.time.mean": "mean compute time {}",
+    "compute.infer.mean": "{} of compute in the model",
     "requests.running": "{} running",
     "kv.usage": "KV cache {} full",
+    "kv.preemption_rate": "{} preempted",
     "batch.size.mean": "mean batch {}",
     "forward.utilization": "model busy {}",
     "gpu.busy_ratio": "GPU busy {}",
@@ -95,6 +97,8 @@ PHRASES = {
     "client.latency.max": "slowest request {} at the client",
     "client.request_rate": "{} requests sent by the client",
     "output.token_rate": "{} output tokens",
+    "input.token_rate": "{} input tokens",
+    "prefix_cache.hit_ratio": "prefix cache hits {}",
 }
 _PARTS = {
     "stage.time_share": "time of a request by stage: {}",
@@ -144,7 +148,7 @@ _MEANS = ("latency.mean", "client.latency.mean", "ttft.p99")  # where no P99 of 
 _LATENCY = {*_P99, "latency.mean", "client.latency.mean"}
 _MAX_LINES = 6
 _NAMED = 3  # of the essentials that were not measured
-_JOINED_LINES = 2
+_JOINED_LINES, _DATED_LINES = 2, 3  # phrases with the time of a change are longer
 
 
 def harm(diagnosis: Diagnosis) -> str:
@@ -252,12 +256,15 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     best = headline_latency(diagnosis)
     headline = {*_HARM, *_P99, *([best.signal] if best else [])}
     shown = PHRASES.keys() - {*headline, "gpu.busy_ratio"}
-    said = [phrase(one) for one in singles if one.signal in shown and not _is_minor(one)]
+    if events := engine_signs.events(diagnosis):
+        yield from wrapped(events, " ", "   ")[:2]
+    signs = [one for one in singles if one.signal in shown and not _is_minor(one)]
+    said = [engine_signs.dated(diagnosis, one, phrase(one)) for one in signs]
     for signal, template in _PARTS.items():
         shares = [f"{_part_name(signal, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
         if shares and not (signal == "gap.host_share" and compute_bound):
             yield from wrapped(template.format(", ".join(shares)), " ", "   ")[:2]
-    yield from _joined(said)
+    yield from _joined(said, _DATED_LINES if any(one.since for one in signs) else _JOINED_LINES)
     if line := _logs(diagnosis):
         yield from wrapped(line, " ", "   ")[:2]
 
@@ -272,8 +279,8 @@ def _is_minor(sign: Vital) -> bool:
     return sign.signal in _MINOR and not isinstance(sign.value, str) and sign.value < _MINOR_BELOW
 
 
-def _joined(phrases: Sequence[str]) -> Iterator[str]:
-    """As many of the phrases as fit in two lines; a line ends between two phrases."""
+def _joined(phrases: Sequence[str], most: int) -> Iterator[str]:
+    """As many of the phrases as fit in `most` lines; a line ends between two phrases."""
     line, lines = "", 0
     for phrase in phrases:
         longer = f"{line} · {phrase}" if line else f" {phrase}"
@@ -282,7 +289,7 @@ def _joined(phrases: Sequence[str]) -> Iterator[str]:
             continue
         yield line
         line, lines = f" {phrase}", lines + 1
-        if lines == _JOINED_LINES:
+        if lines == most:
             return
     if line:
         yield line

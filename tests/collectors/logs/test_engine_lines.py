@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.collectors import logs
+from latdoctor.collectors.documents import reader as documents
 from latdoctor.collectors.file_kinds import FileKind, recognise
 from latdoctor.collectors.logs import engine_formats
 from latdoctor.collectors.logs.collector import parse
@@ -68,10 +69,17 @@ def test_a_sample_is_read_as_expected(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
-def test_a_sample_is_recognised_as_a_log(path: Path) -> None:
+def test_a_sample_is_read_without_an_option(path: Path) -> None:
+    """As a log, or without any time as a text in which lines of a log stand."""
     known = recognise(path)
-    assert known is not None
-    assert known.kind == FileKind.LOG
+    content = path.read_bytes()
+    if known is None:
+        artifact = Artifact("documents/a", "documents", "a", "a", NOW, content)
+        assert {one.signal for one in documents.parse([artifact]).readings} >= {
+            one.signal for one in read(content).readings
+        }
+    else:
+        assert known.kind == FileKind.LOG
 
 
 @pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)

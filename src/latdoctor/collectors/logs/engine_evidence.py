@@ -1,8 +1,9 @@
 """From the numbers of engine log lines to evidence: series, the level that each quantity has now, and its onset.
 
-A single value is the mean over the judged time: the requested range; else the stretch in which the engine is worst off
-(requests run and no token is computed; the queue, the KV cache or the wait at a higher level than before); else the
-last ten minutes. All quantities of an engine are judged over the same time, so that they fit each other.
+A single value is the mean over the judged time: the requested range; for lines that are requests the last ten minutes,
+as in an access log; else the stretch in which the engine is worst off (requests run and no token is computed; the
+queue, the KV cache or the wait at a higher level than before); else the last ten minutes. All quantities of an engine
+are judged over the same time, so that they fit each other.
 """
 
 from __future__ import annotations
@@ -130,6 +131,7 @@ class _EngineReport:
         self.steps = {one.signal: one for one in self._stepped() if len(one.axis)}
         self.stall = self._stall()
         self.changes = {signal: found for signal in (*_FOCUS, *_OTHER_ONSETS) if (found := self._change(signal))}
+        self.requests = self._request_stats()
         self.start, self.end = self._judged()
 
     def evidence(self) -> Evidence:
@@ -143,7 +145,7 @@ class _EngineReport:
             distributions=tuple(self._distributions()),
             events=(*self._events(), *self._onsets()),
         )
-        return Evidence.merge([own, self._requests()])
+        return Evidence.merge([own, self.requests.evidence(0.0)]) if self.requests else own
 
     def _on_axis(self, signal: str, column: Column) -> _Samples:
         rows: Sequence[int] = range(len(column.values))
@@ -206,6 +208,9 @@ class _EngineReport:
         """Beginning and end of the judged time on the axis."""
         if self.requested is not None:
             return self.requested.judged, self.requested.until
+        window = self.requests.window if self.requests and self.timed else Window()
+        if window.start is not None and window.end is not None:
+            return window.start, window.end  # the parts of a request's time must fit the whole
         chosen = self.stall or next((self.changes[name] for name in _FOCUS if name in self.changes), None)
         if chosen is not None:
             change, samples = chosen
@@ -274,15 +279,14 @@ class _EngineReport:
                 one.signal, self.subject, buckets, origin, math.fsum(values), window, (), self.engine.server
             )
 
-    def _requests(self) -> Evidence:
-        """Latency and rates, if the lines are requests."""
+    def _request_stats(self) -> ReplicaStats | None:
+        """Latency and rates, if the lines are requests. Failures alone may be another server's."""
         requests = self.engine.requests
-        if not any(seconds >= 0 for seconds in requests.duration):  # failures only, perhaps of another server
-            return Evidence()
+        if not any(seconds >= 0 for seconds in requests.duration):
+            return None
         read, _ = choose_segments(time_segments(requests))
         origin = Origin(self.artifact.name, f"lines {requests.number[0]} to {requests.number[-1]}")
-        stats = ReplicaStats(requests, read, self.subject, origin, self.engine.server, self.requested)
-        return stats.evidence(0.0)
+        return ReplicaStats(requests, read, self.subject, origin, self.engine.server, self.requested)
 
     def _events(self) -> Iterator[Event]:
         for signal, what, count, time, line, text in self.engine.events:
