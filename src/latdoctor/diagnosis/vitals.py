@@ -23,6 +23,9 @@ _SINGLE: dict[str, Worst] = {
     "latency.p99": max,
     "client.latency.p99": max,
     "latency.mean": max,
+    "request.count": sum,
+    "latency.p50": max,
+    "latency.p95": max,
     "ttft.p99": max,
     "ttft.mean": max,
     "tpot.p99": max,
@@ -31,6 +34,9 @@ _SINGLE: dict[str, Worst] = {
     "client.error_ratio": max,
     "arrival.rate": sum,
     "completion.rate": sum,
+    "timeout.limit": max,
+    "client.timeout_limit": max,
+    "upstream.retry_share": max,
     "queue.depth": max,
     "queue.time.mean": max,
     "compute.time.mean": max,
@@ -82,6 +88,8 @@ _SINGLE: dict[str, Worst] = {
     "input.token_rate": sum,
     "compute.infer.mean": max,
 }
+# Only of request logs, which have no more important numbers.
+_OF_REQUESTS = {"latency.p50", "latency.p95"}
 # Shares of a whole: the largest three parts, named by a label.
 _PARTS = {
     "stage.time_share": "stage",
@@ -89,6 +97,7 @@ _PARTS = {
     "kernel.kind_share": "kind",
     "operator.gpu_share": "operator",
     "gap.host_share": "host",
+    "request.failure_share": "reason",
 }
 _STAGES = ("stage.time_share", "tail.share")  # of one subject: shares of several do not add up
 _FEW = 100.0  # requests that a P99 needs
@@ -114,7 +123,7 @@ def _singles(evidence: Evidence) -> Iterator[Vital]:
     moved = level_changes(evidence)
     for signal, worst in _SINGLE.items():
         found = [one for one in evidence.readings_by_signal.get(signal, ()) if not one.labels and _is_number(one)]
-        if not found:
+        if not found or (signal in _OF_REQUESTS and "request.count" not in evidence.readings_by_signal):
             continue
         newest = _newest(found)
         values = {subject: _number(one) for subject, one in newest.items()}

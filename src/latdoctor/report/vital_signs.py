@@ -22,6 +22,7 @@ PHRASES = {
     "client.latency.mean": "mean latency {} at the client",
     "http.latency.mean": "mean latency {} at the HTTP layer",
     "http.latency.p99": "P99 {} at the HTTP layer",
+    "request.count": "{} requests",
     "ttft.p99": "time to first token P99 {}",
     "ttft.mean": "mean time to first token {}",
     "tpot.p99": "time per output token P99 {}",
@@ -33,6 +34,9 @@ PHRASES = {
     "client.error_ratio": "errors {} at the client",
     "arrival.rate": "{} requests arrive",
     "completion.rate": "{} answered",
+    "timeout.limit": "requests cut off at {}",
+    "client.timeout_limit": "clients give up at {}",
+    "upstream.retry_share": "{} sent to a second server",
     "queue.depth": "{} waiting",
     "queue.time.mean": "mean wait {}",
     "compute.time.mean": "mean compute time {}",
@@ -99,12 +103,15 @@ PHRASES = {
     "output.token_rate": "{} output tokens",
     "input.token_rate": "{} input tokens",
     "prefix_cache.hit_ratio": "prefix cache hits {}",
+    "latency.p50": "P50 {}",
+    "latency.p95": "P95 {}",
 }
 _PARTS = {
     "stage.time_share": "time of a request by stage: {}",
     "tail.share": "what the slowest requests take longer, by stage: {}",
     "kernel.kind_share": "GPU time by kind of kernel: {}",
     "operator.gpu_share": "GPU time by operator: {}",
+    "request.failure_share": "requests failed: {}",
     "gap.host_share": "while the GPU has no work, the host is in: {}",
 }
 HOST_ACTIVITY = {
@@ -125,12 +132,13 @@ _LOGGED = {
     "log.sxid": "NVSwitch fault (SXid)",
 }
 # Shares that say something only where they are large.
-_MINOR = {"copy.time_share", "sync.idle_share", "launch.api_share"}
+_MINOR = {"copy.time_share", "sync.idle_share", "launch.api_share", "upstream.retry_share"}
 _MINOR_BELOW = 0.01
 _FILES = {
     "torch_trace": "trace",
     "nsight": "trace",
     "logs": "log",
+    "access_log": "request log",
     "torch_memory": "memory snapshot",
     "tensorrt": "engine",
 }

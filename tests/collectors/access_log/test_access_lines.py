@@ -1,4 +1,4 @@
-"""Every form of line, from lines.yaml; and patterns of one's own."""
+"""Every form of line, from the YAML files beside this one; and patterns of one's own."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from latdoctor.collectors.access_log import fields, formats
 from latdoctor.collectors.access_log.entry import AccessLogEntry
 from latdoctor.errors import UsageError
 
-CASES = yaml.safe_load((Path(__file__).parent / "lines.yaml").read_text())
+HERE = Path(__file__).parent
+CASES = [
+    case
+    for name in ("lines.yaml", "server_lines.yaml", "proxy_lines.yaml")
+    for case in yaml.safe_load((HERE / name).read_text())
+]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["line"][:60])
@@ -32,8 +37,19 @@ def test_line(case: dict[str, Any]) -> None:
     assert entry is not None
     assert (entry.duration.seconds if entry.duration else None) == pytest.approx(case.get("seconds"))
     assert entry.unit_unknown is case.get("untold", False)
-    told = {"status": entry.status, "path": entry.path, "id": entry.request_id, "replica": entry.replica}
+    told = {
+        "status": entry.status,
+        "path": entry.path,
+        "id": entry.request_id,
+        "replica": entry.replica,
+        "reason": entry.failure,
+        "behind": entry.upstream_status,
+        "attempts": entry.attempts,
+    }
     assert {name: told[name] for name in case if name in told} == {name: case[name] for name in case if name in told}
+    if "stages" in case:
+        assert {str(name): seconds for name, seconds in entry.stages} == pytest.approx(case["stages"])
+    assert entry.per_token == pytest.approx(case.get("token"))
     if "went" in case:
         assert entry.ended is not None
         assert entry.ended.time == pytest.approx(case["went"])

@@ -16,11 +16,24 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from msgspec import structs
 
 from latdoctor.collectors import time_range
-from latdoctor.collectors.access_log import NAME, SIGNALS, fields, formats
+from latdoctor.collectors.access_log import (
+    ERROR_LINE,
+    NAME,
+    SIGNALS,
+    failure_stats,
+    fields,
+    formats,
+    proxy_errors,
+    stage_stats,
+)
+from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
 from latdoctor.collectors.access_log.formats import AccessLogFormat
+from latdoctor.collectors.access_log.recognition import Recognised, recognise_forms, sampled
 from latdoctor.collectors.access_log.replica_stats import ReplicaStats
 from latdoctor.collectors.access_log.requests import (
     UNZONED,
@@ -39,18 +52,19 @@ from latdoctor.collectors.base import (
 )
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
+from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
+from latdoctor.evidence.redaction.redactor import without_secrets
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 PATTERN = ".pattern"  # suffix of the artifact with the user's pattern
 _MINE = "the pattern of --log-pattern"
-_TRIED = 60  # lines at each of three places used to recognise a log
-_PIECE = 256 << 10
 _PURE = 0.9  # share of the tried lines above which a log is a pure access log
 _TELLING = re.compile(rb"NVRM|(?i:cuda)|Traceback|Started server process|Booting worker")
 _LATENCY = tuple(signal for signal in SIGNALS if signal.startswith("latency"))
 _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
+_ERRORS = ("error.ratio", "error.rate", "completion.rate")
+_MAX_EVENTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +78,11 @@ class LogContent:
 
 def recognise(content: bytes, own: str = "") -> LogContent:
     """Recognise `content`. `own`: the user's pattern; empty if there is none."""
-    lines = _tried(content)
-    form = _form(lines, own)
-    if form is None:
+    found = _recognised(formats.as_lines(content), own)
+    if not found.forms and not (found.errors and found.share >= _PURE):
         return LogContent(access_log=False, other=True)
-    share = sum(form.read(line) is not None for line in lines) / len(lines)
-    other = share < _PURE or _TELLING.search(content) is not None
-    return LogContent(access_log=True, other=other, fits=form.title == _MINE)
+    other = found.share < _PURE or _TELLING.search(content) is not None
+    return LogContent(access_log=True, other=other, fits=bool(found.forms) and found.forms[0].title == _MINE)
 
 
 def pattern_gaps(own: str, kinds: Sequence[LogContent]) -> tuple[Gap, ...]:
@@ -100,23 +112,14 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     return Evidence.merge(_parse_one(one, own, requested) for one in logs)
 
 
-def _tried(content: bytes) -> list[str]:
-    """Lines from the beginning, the middle and the end."""
-    found: list[str] = []
-    for start in dict.fromkeys((0, len(content) // 2, max(0, len(content) - _PIECE))):
-        piece = content[start : start + _PIECE].split(b"\n")
-        whole = piece[1 if start else 0 : -1 if start + _PIECE < len(content) else None]
-        found.extend(text for raw in whole[:_TRIED] if (text := formats.line_text(raw)) is not None)
-    return found
-
-
-def _form(lines: Sequence[str], own: str) -> AccessLogFormat | None:
+def _recognised(content: bytes, own: str) -> Recognised:
+    found = recognise_forms(content)
     if own:
         own_format = AccessLogFormat(_MINE, _own(own).read, "look at --log-pattern")
-        if any(own_format.read(line) for line in lines):
-            return own_format
-    found = formats.recognise_format(lines)
-    return found[0] if found else None
+        lines = sampled(content)
+        if count := sum(own_format.read(line) is not None for line in lines):
+            return replace(found, forms=(own_format,), share=count / len(lines))
+    return found
 
 
 def _own(text: str) -> fields.Pattern:
@@ -128,25 +131,115 @@ def _own(text: str) -> fields.Pattern:
 
 
 def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | None) -> Evidence:
-    content = artifact.read()
-    lines = _tried(content)
-    form = _form(lines, own)
-    if form is None:
+    content = formats.as_lines(artifact.read())
+    found = _recognised(content, own)
+    if not found.forms and not found.errors:
         raise SourceError(
             "contains no readable request", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED
         )
-    pure = sum(form.read(line) is not None for line in lines) >= _PURE * len(lines)
-    gathering = RequestGatherer(requested)
+    read = _read_lines(content, found, requested, artifact)
+    parts = [
+        _evidence_of(gathering, artifact, form, pure=found.share >= _PURE and not place)
+        for place, (form, gathering) in enumerate(read.gathered.items())
+        if gathering.kept or gathering.probes or not place
+    ]
+    events = Evidence(subjects=(Subject(_server(artifact)),), events=tuple(read.events)) if read.events else Evidence()
+    if not found.forms:
+        reason = f"{artifact.source}: only the error log of a proxy: requests that were answered are not in it"
+        gap = Gap(
+            NAME, reason, SIGNALS, _server(artifact), "pass the access log too", Origin(artifact.name), GapCode.ABSENT
+        )
+        return Evidence.merge([events, Evidence(gaps=(gap,))])
+    return Evidence.merge([events, _completed(parts)])
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The requests of a log by their format, and the failures that the error log of a proxy reports."""
+
+    gathered: dict[AccessLogFormat, RequestGatherer]
+    events: list[Event]
+
+
+def _read_lines(
+    content: bytes, found: Recognised, requested: time_range.TimeRange | None, artifact: Artifact
+) -> _Lines:
+    read = _Lines({form: RequestGatherer(requested) for form in found.forms}, [])
+    near: Timestamp | None = None  # of the lines before: some servers log requests without a time
+    borrowing = False
     for number, raw in enumerate(io.BytesIO(content), 1):
         text = formats.line_text(raw)
-        entry = form.read(text) if text is not None else None
-        if entry is not None:
-            gathering.take(entry, raw, number)
-        elif raw.strip():
-            gathering.other += 1
+        form, entry = _entry(text, found.forms) if text is not None else (None, None)
+        if form is not None and entry is not None:
+            if entry.ended is None:
+                borrowing = True
+                entry = replace(entry, ended=formats.line_time(raw, artifact.taken_at) or near)
+            read.gathered[form].take(entry, raw, number)
+            continue
+        if text is not None and found.errors and any(mark in raw for mark in proxy_errors.MARKS):
+            error = proxy_errors.read(text)
+            if error is not None:
+                read.events.extend(_event(error, text, number, artifact, requested, len(read.events)))
+                continue
+        if raw.strip() and found.forms:
+            read.gathered[found.forms[0]].other += 1
+            if (borrowing or number <= _BEFORE_BORROWING) and (time := formats.line_time(raw, artifact.taken_at)):
+                near = replace(time, fine=False)
+    return read
+
+
+def _entry(text: str, forms: Sequence[AccessLogFormat]) -> tuple[AccessLogFormat, AccessLogEntry] | tuple[None, None]:
+    """The request in a line, and its format."""
+    for form in forms:
+        if (entry := form.read(text)) is not None:
+            return form, entry
+    return None, None
+
+
+def _event(
+    error: proxy_errors.ErrorLine,
+    text: str,
+    number: int,
+    artifact: Artifact,
+    requested: time_range.TimeRange | None,
+    count: int,
+) -> Iterator[Event]:
+    """The event of a line of a proxy's error log, if it reports a failed request within the time range."""
+    if error.failure is None or count >= _MAX_EVENTS:
+        return
+    if requested is not None and (error.time is None or not requested.contains(error.time.time)):
+        return
+    named: dict[str, Value] = {"reason": str(error.failure)}
+    named |= {name: clean(without_secrets(text), 200) for name, text in
+              (("path", error.path), ("server", error.server)) if text}  # fmt: skip
+    place = Origin(artifact.name, f"line {number}")
+    time = error.time.time if error.time else None
+    yield Event(ERROR_LINE, _server(artifact), place, named, time, clean(without_secrets(text), 2000))
+
+
+def _server(artifact: Artifact) -> str:
+    return f"server/{clean(artifact.group, 100)}"
+
+
+def _completed(parts: Sequence[Evidence]) -> Evidence:
+    """The evidence of the first format, completed by what only the others have: a status, for example."""
+    first = parts[0]
+    known = {one.signal for one in first.readings}
+    if not known:
+        return Evidence.merge(parts)
+    for other in parts[1:]:
+        more = tuple(one for one in other.readings if one.signal not in known)
+        series = tuple(one for one in other.series if one.signal not in known)
+        known |= {one.signal for one in more}
+        first = Evidence.merge([first, Evidence(subjects=other.subjects, readings=more, series=series)])
+    lacking = tuple(signal for signal in _ERRORS if signal not in known)
+    return structs.replace(first, gaps=tuple(gap for gap in first.gaps if gap.signals != _ERRORS or lacking))
+
+
+def _evidence_of(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, *, pure: bool) -> Evidence:
     if missed := gathering.missed:
         # It was read but does not cover that time: a gap of its subject, so that checks stay unknown.
-        server = f"server/{clean(artifact.group, 100)}"
+        server = _server(artifact)
         reason = f"{artifact.source}: {missed}"
         gap = Gap(NAME, reason, SIGNALS, server, _REACH, Origin(artifact.name), GapCode.STALE)
         return Evidence(subjects=(Subject(server),), gaps=(gap,))
@@ -154,7 +247,9 @@ def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | N
     return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
 
 
+_BEFORE_BORROWING = 1000  # lines at the beginning whose time is noted for requests without one
 _HOW = "pass the log as its server writes it, or describe its format: --log-pattern"
+_HOW_STATUS = "pass the log of the proxy in front of it"
 _REACH = "pass a log that covers the judged window (--since, --until, --window)"
 
 
@@ -178,10 +273,19 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
         reason = f"{artifact.source}: {form.title}, and its lines have no time: rates are unknown"
         next_step = "configure the server to log the time of each request"
         gaps.append(Gap(NAME, reason, _RATES, subject, next_step, origin, GapCode.ABSENT))
+    if not stats.statuses:
+        reason = f"{artifact.source}: {form.title}, and its lines have no status: failed requests are unknown"
+        gaps.append(Gap(NAME, reason, _ERRORS, subject, _HOW_STATUS, origin, GapCode.ABSENT))
     if not stats.latencies:
         gaps.append(_without_latency(gathering, artifact, form, subject, stats.total))
-    parts = [Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)), stats.evidence(gathering.coarse)]
-    return Evidence.merge(parts)
+    return Evidence.merge(
+        [
+            Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)),
+            stats.evidence(gathering.coarse),
+            stage_stats.stage_evidence(stats),
+            failure_stats.failure_evidence(stats),
+        ]
+    )
 
 
 def _subjects(server: str, subject: str) -> tuple[Subject, ...]:

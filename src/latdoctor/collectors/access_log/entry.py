@@ -1,8 +1,9 @@
 """One request of an access log, and parsers of its times and durations.
 
-Times: `10/Oct/2000:13:55:36 -0700` (Apache, nginx; HAProxy with milliseconds), ISO 8601 with or without a zone, and
-unix time in seconds, milliseconds, microseconds or nanoseconds, distinguished by magnitude. Durations: a number with a
-unit (`12ms`, `0.5 s`, `1m2.5s` as in Go), or a number whose field name implies the unit.
+Times: `10/Oct/2000:13:55:36 -0700` (Apache, nginx; HAProxy with milliseconds; Flask with a space before the clock),
+ISO 8601 with or without a zone, `2000/10/10 - 13:55:36` (Gin; nginx's error log without the dash), and unix time in
+seconds, milliseconds, microseconds or nanoseconds, distinguished by magnitude. Durations: a number with a unit (`12ms`,
+`0.5 s`, `1m2.5s` as in Go), or a number whose field name implies the unit.
 """
 
 from __future__ import annotations
@@ -13,16 +14,25 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
+from latdoctor.collectors.access_log.failures import GAVE_UP, FailureReason
+
 # Health checks and metrics requests, which are answered without the model and are not client requests.
 _PROBE = re.compile(
     r"/(?:-/)?(?:healthz?|livez?|readyz?|ready|live|alive|ping|metrics|version|favicon\.ico"
     r"|health_check|health[-_]generate|v2/health/(?:live|ready))/?(?:\?.*)?"
 )
 
+_HOST = re.compile(r"^[a-z]{2,5}://[^/]*")
+
 # Statuses of requests failed by the server or its backends, as counted on the metrics pages.
 _TOO_MANY = 429
+_MODEL_FAILED = 424  # TGI, TEI and SageMaker: the model failed, not the request
 _TIMED_OUT = frozenset({408, 504})
-_CLIENT_LEFT = 499  # nginx's own
+CLIENT_LEFT = frozenset({499, 460})  # nginx's own, and that of AWS load balancers
+# Programs that probe a server, by the beginning of their user agent.
+_PROBER = re.compile(
+    r"kube-probe|Knative-\w+-Probe|ELB-HealthChecker|GoogleHC|Envoy/HC|Prometheus/|Consul Health", re.I
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,31 +65,46 @@ class AccessLogEntry:
     replica: str = ""
     stages: tuple[tuple[str, float], ...] = ()  # seconds in each stage, if the line has them
     unit_unknown: bool = False  # the line has a number without a unit that may be its duration
+    failure: FailureReason | None = None  # why it failed, if the line says so
+    upstream_status: int | None = None  # what the server behind a proxy answered
+    attempts: int = 0  # servers that a proxy sent it to; 0 if unknown
+    per_token: float | None = None  # seconds for each token of the answer
+    agent: str = ""
 
     @property
     def is_probe(self) -> bool:
-        return bool(self.path) and _PROBE.fullmatch(self.path) is not None
+        path = _HOST.sub("", self.path)
+        by_path = bool(path) and _PROBE.fullmatch(path) is not None
+        return by_path or (bool(self.agent) and _PROBER.match(self.agent) is not None)
 
     @property
     def failed(self) -> bool:
         """The service did not answer it: shed, failed, timed out, or (status 0) never answered."""
-        return self.status is not None and (self.status in (0, _TOO_MANY) or self.status >= 500)
+        return self.status is not None and is_failure(self.status)
 
     @property
     def cancelled(self) -> bool:
         """The client disconnected before the response."""
-        return self.status == _CLIENT_LEFT
+        return self.status in CLIENT_LEFT or (self.status is None and self.failure in GAVE_UP)
 
     @property
     def counts_as_latency(self) -> bool:
         """Answered or timed out: the time of a refusal says nothing about the time of an answer."""
-        return self.status is None or 100 <= self.status < 400 or self.status in _TIMED_OUT
+        if self.status is None:
+            return self.failure is None
+        return 100 <= self.status < 400 or self.status in _TIMED_OUT
+
+
+def is_failure(status: int) -> bool:
+    """Shed, failed, timed out, or (status 0) never answered; -1 is unknown."""
+    return status in (0, _TOO_MANY, _MODEL_FAILED) or status >= 500
 
 
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: n for n, name in enumerate(_NAMES, 1)}
-_CLF = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4}):(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?([+-]\d{4}|Z))?")
+_CLF = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4})[: ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?([+-]\d{4}|Z))?")
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? ?(Z|UTC|[+-]\d\d:?\d\d)?", re.ASCII)
+_SLASHED = re.compile(r"(\d{4})/(\d\d)/(\d\d) (?:- )?(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
 _QUANTITY = re.compile(
     r"(\d{1,15}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(h|msec|ms|min|m|seconds?|sec|s|us|µs|ns)?(?![a-z])", re.I
@@ -100,6 +125,10 @@ def parse_timestamp(text: str) -> Timestamp | None:
     found = _ISO.fullmatch(text)
     if found:
         return _stamp(found.group(1, 2, 3), *found.groups()[3:])
+    found = _SLASHED.fullmatch(text)
+    if found:
+        hour, minute, second, fraction = found.groups()[3:]
+        return _stamp(found.group(1, 2, 3), hour, minute, second, fraction, None)
     return unix_timestamp(float(text), fine="." in text) if _NUMBER.fullmatch(text) else None
 
 

@@ -1,20 +1,25 @@
-"""Requests from named fields: JSON lines, `key=value` lines, and lines of a user's pattern.
+"""Requests from named fields: JSON records, `key=value` lines, and lines of a user's pattern.
 
-Supported are the reference server, nginx and Envoy as JSON, Caddy, Traefik, the Elastic Common Schema, Google's
-httpRequest, Heroku's router, and formats with similar names. A duration is used only if its unit is known: from its
-name (`duration_ms`), its value (`12ms`), the program that wrote the line, or entry and exit.
+`record_formats.py` lists the programs whose names are known; others are read by common names. A duration is used only
+if its unit is known: from its name (`duration_ms`), its value (`12ms`), the program that wrote the line, or entry and
+exit.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from latdoctor.collectors.access_log import entry as times
-from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
+from latdoctor.collectors.access_log import failures, upstreams
+from latdoctor.collectors.access_log.entry import CLIENT_LEFT, AccessLogEntry, RequestDuration, Timestamp
+from latdoctor.collectors.access_log.failures import FailureReason
+from latdoctor.collectors.access_log.line_formats import TGI_STATUSES
+from latdoctor.collectors.access_log.record_formats import Quantity, RecordFormat, format_of
+from latdoctor.collectors.access_log.stages import RequestStage, with_own_time
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import UsageError
 
@@ -41,11 +46,20 @@ _UNITLESS = frozenset(
 )  # fmt: skip
 _STATUS = frozenset(
     ["status", "status_code", "statuscode", "response_code", "http_status", "http.response.status_code",
-     "httprequest.status", "downstreamstatus", "response.status", "res.statuscode"]
+     "httprequest.status", "downstreamstatus", "response.status", "res.statuscode", "responsecode"]
 )  # fmt: skip
-_CAME = frozenset(["entry", "start", "start_time", "startutc", "started_at", "request_start", "event.start"])
-_WENT = frozenset(["exit", "end", "end_time", "finished_at", "event.end"])
-_LOGGED = frozenset(["time", "timestamp", "@timestamp", "ts", "time_local", "time_iso8601", "msec", "datetime"])
+_CAME = frozenset(
+    ["entry", "start", "start_time", "starttime", "startutc", "started_at", "request_start", "event.start"]
+)
+_WENT = frozenset(["exit", "end", "end_time", "endtime", "finished_at", "event.end"])
+_LOGGED = frozenset(
+    ["time", "timestamp", "@timestamp", "ts", "time_local", "time_iso8601", "msec", "datetime", "asctime",
+     "requesttime"]
+)  # fmt: skip
+_AGENT = frozenset(
+    ["user_agent", "useragent", "http_user_agent", "user-agent", "httprequest.useragent", "request_user-agent",
+     "request.headers.user-agent", "properties.useragent"]
+)  # fmt: skip
 _PATH = frozenset(
     ["path", "uri", "request_uri", "url", "url.path", "request.uri", "httprequest.requesturl", "requestpath", "req.url"]
 )
@@ -58,25 +72,46 @@ _METHOD = frozenset(
 _PAIR = re.compile(r'(?<![\w.@-])([A-Za-z_@][\w.@-]{0,60})=("(?:[^"\\]|\\.)*+"|[^\s"]*)')
 _NESTED = 3
 _STAGES, _MOST_STAGES = "stages.", 12
-_UPSTREAM: Mapping[str, str] = {"upstream_response_time": "upstream", "upstream_connect_time": "upstream connect"}
+# Fields under which collectors of logs nest what a program wrote; text in one of `_TEXTS` is a line of its own.
+_CARRIERS = ("jsonpayload.", "_source.", "fields.", "log.", "line.", "message.", "msg.")
+_TEXTS = ("log", "message", "msg", "textpayload", "line", "content", "body", "event.original", "event")
 
 
-def of_json(line: str) -> AccessLogEntry | None:
-    """Parse the request in a line of JSON; None if there is none."""
+def decoded(text: str) -> Fields | None:
+    """The fields of a JSON record by their names in lower case, nested ones joined by dots; None if it is no record."""
     try:
-        record = msgspec.json.decode(line, type=dict[str, object])
+        record = msgspec.json.decode(text, type=dict[str, object])
     except UNDECODABLE:
         return None
-    return of_fields({name.lower(): value for name, value in _flat(record, "", _NESTED)}, record)
+    found = {name.lower(): value for name, value in _flat(record, "", _NESTED)}
+    for carrier in _CARRIERS:
+        for name in [name for name in found if name.startswith(carrier)]:
+            found.setdefault(name.removeprefix(carrier), found[name])
+    return found
+
+
+def carried_text(record: Fields) -> str:
+    """The line of text that a record carries; empty if there is none."""
+    return next((text for name in _TEXTS if isinstance(text := record.get(name), str) and text.strip()), "")
+
+
+def with_record(entry: AccessLogEntry, record: Fields) -> AccessLogEntry:
+    """The request of a carried line, with what only the record around it says."""
+    return replace(
+        entry,
+        ended=entry.ended or _time(record, _LOGGED),
+        replica=entry.replica or _text(record, _REPLICA),
+        request_id=entry.request_id or _text(record, _ID),
+    )
 
 
 def of_pairs(line: str) -> AccessLogEntry | None:
     """Parse the request in a line of `key=value` pairs; None if there is none."""
     found = {name.lower(): value.strip('"') for name, value in _PAIR.findall(line)}
-    return of_fields(found, found) if found else None
+    return of_fields(found) if found else None
 
 
-def _flat(record: Fields, before: str, depth: int) -> Iterator[tuple[str, object]]:
+def _flat(record: Mapping[str, object], before: str, depth: int) -> Iterator[tuple[str, object]]:
     for name, value in record.items():
         if isinstance(value, dict) and depth:
             yield from _flat(value, f"{before}{name}.", depth - 1)
@@ -84,18 +119,21 @@ def _flat(record: Fields, before: str, depth: int) -> Iterator[tuple[str, object
             yield f"{before}{name}", value
 
 
-def of_fields(fields: Fields, record: Fields) -> AccessLogEntry | None:
+def of_fields(fields: Fields) -> AccessLogEntry | None:
     """Return the request in the fields: it needs a status, path or method, and a time; otherwise None."""
-    status = next(
-        (code for name, value in fields.items() if name in _STATUS and (code := _code(value)) is not None), None
-    )
+    if str(fields.get("logger", "")).startswith("http.log.error"):
+        return None  # Caddy repeats a failed request in its error log
+    form = format_of(fields)
+    status = _status(fields, form)
     request = fields.get("request")
     words = request.split(" ") if isinstance(request, str) else []
     path = words[1] if len(words) > 1 else _text(fields, _PATH)
     if status is None and not path and not _text(fields, _METHOD):
         return None
     started, ended = _time(fields, _CAME), _time(fields, _WENT)
-    duration, unit_unknown = _request_duration(fields, record, started, ended)
+    if form is not None and form.logs_start and started is None:
+        started = _time(fields, _LOGGED)
+    duration, unit_unknown = _request_duration(fields, form, started, ended)
     if duration is None and not unit_unknown and (status is None or not (started or ended or _time(fields, _LOGGED))):
         return None
     if ended is None:
@@ -106,45 +144,99 @@ def of_fields(fields: Fields, record: Fields) -> AccessLogEntry | None:
             else _time(fields, _LOGGED)
         )
     names = _text(fields, _ID), _text(fields, _REPLICA)
-    return AccessLogEntry(
-        started, ended, duration, status, path, *names, stages=_stages(fields), unit_unknown=unit_unknown
+    entry = AccessLogEntry(
+        started, ended, duration, status, path, *names, stages=_stages(fields), unit_unknown=unit_unknown,
+        agent=_text(fields, _AGENT), failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
+    )  # fmt: skip
+    return _of_program(entry, fields, form) if form else entry
+
+
+def _of_program(entry: AccessLogEntry, fields: Fields, form: RecordFormat) -> AccessLogEntry:
+    """Add what only the names of a known program say: stages, the server behind it, why the request failed."""
+    total = entry.duration.seconds if entry.duration else None
+    stages: dict[str, float] = dict(entry.stages)
+    for stage, names in form.stages.items():
+        if (seconds := _first_seconds(fields, names)) is not None:
+            stages[stage] = seconds
+    first = _time(fields, frozenset(form.first_token))
+    if first is not None and (waited := times.duration_between(entry.started, first)) is not None:
+        stages[RequestStage.FIRST_TOKEN] = waited.seconds
+    behind = next((upstreams.last_status(str(fields[name])) for name in form.upstream_status if name in fields), None)
+    attempts = max((upstreams.count(str(fields[name])) for name in form.attempts if name in fields), default=0)
+    retries = [int(str(fields[name])) for name in form.retries if str(fields.get(name, "")).isdecimal()]
+    known = (read(str(fields[name])) for name, read in form.reasons.items() if fields.get(name) not in (None, "", "-"))
+    failure = entry.failure or next((one for one in known if one is not None), None)
+    if failure is None and any(name in fields for name in form.upstream_status):
+        failure = failures.of_statuses(entry.status, behind, form.unavailable)
+    status = None if entry.status == 0 and failure in (None, *failures.GAVE_UP) else entry.status
+    return replace(
+        entry,
+        status=status,
+        stages=with_own_time(stages, total)[:_MOST_STAGES],
+        failure=failure,
+        upstream_status=behind,
+        attempts=retries[0] + 1 if retries else attempts,
+        per_token=_first_seconds(fields, form.per_token),
     )
 
 
+def _first_seconds(fields: Fields, names: Iterable[Quantity]) -> float | None:
+    for name, unit in names:
+        value = fields.get(name)
+        if isinstance(value, str) and ("," in value or " : " in value):
+            return upstreams.total_of(value)
+        if (found := _duration(value, unit)) is not None:
+            return found.seconds
+    return None
+
+
+def of_failed_span(fields: Fields) -> AccessLogEntry | None:
+    """A request that TGI or TEI failed: its record has a message and no times. None for any other record."""
+    if not str(fields.get("target", "")).startswith(("text_generation_", "text_embeddings_")):
+        return None
+    text = carried_text(fields)
+    status = next((code for words, code in TGI_STATUSES.items() if text.startswith(words)), None)
+    return AccessLogEntry(ended=_time(fields, _LOGGED), status=status) if status else None
+
+
 def _stages(fields: Fields) -> tuple[tuple[str, float], ...]:
-    """Seconds per stage: the reference server's `stages`, and nginx's upstream times."""
+    """Seconds per stage of the reference server."""
     named = ((name.removeprefix(_STAGES), value) for name, value in fields.items() if name.startswith(_STAGES))
-    behind = ((_UPSTREAM[name], value) for name, value in fields.items() if name in _UPSTREAM)
-    found = ((name, _duration(value, 1.0)) for name, value in (*named, *behind))
+    found = ((name, _duration(value, 1.0)) for name, value in named)
     return tuple((name, duration.seconds) for name, duration in found if duration is not None)[:_MOST_STAGES]
 
 
+def _status(fields: Fields, form: RecordFormat | None) -> int | None:
+    for name in form.status if form else ():
+        value = fields.get(name)
+        known = form.statuses.get(value) if form and isinstance(value, str) else None
+        if (code := known if known is not None else _code(value)) is not None:
+            return code
+    return next(
+        (code for name, value in fields.items() if name in _STATUS and (code := _code(value)) is not None), None
+    )
+
+
 def _request_duration(
-    fields: Fields, record: Fields, started: Timestamp | None, ended: Timestamp | None
+    fields: Fields, form: RecordFormat | None, started: Timestamp | None, ended: Timestamp | None
 ) -> tuple[RequestDuration | None, bool]:
     """The duration, and whether there is a number without a known unit."""
+    for name, known in form.duration if form else ():
+        if (found := _duration(fields.get(name), known)) is not None:
+            return found, False
     for name, value in fields.items():
         if name in _UNITS and (found := _duration(value, _UNITS[name])) is not None:
             return found, False
     measured = times.duration_between(started, ended)
     unit_unknown = False
+    unit = 1.0 if str(fields.get("logger", "")).startswith("http.log.access") else None  # Caddy
     for name, value in fields.items():
         if name in _UNITLESS:
-            found = _duration(value, _unit_of(record))
+            found = _duration(value, unit)
             if found is not None:
                 return found, False
             unit_unknown = unit_unknown or isinstance(value, int | float)
     return measured, unit_unknown and measured is None
-
-
-def _unit_of(record: Fields) -> float | None:
-    """The unit of a bare `duration`, by the program that writes such lines."""
-    logger = record.get("logger")
-    if isinstance(logger, str) and logger.startswith("http.log.access"):
-        return 1.0  # Caddy
-    if "StartUTC" in record and "Duration" in record:
-        return 1e-9  # Traefik
-    return 1e-3 if "response_flags" in record or "upstream_host" in record else None  # Envoy, Istio
 
 
 def _duration(value: object, unit: float | None) -> RequestDuration | None:
@@ -153,6 +245,11 @@ def _duration(value: object, unit: float | None) -> RequestDuration | None:
     if unit is None or isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return times.numeric_duration(float(value), unit)
+
+
+def logged_time(fields: Fields) -> Timestamp | None:
+    """When a record was written, or None."""
+    return _time(fields, _LOGGED)
 
 
 def _time(fields: Fields, names: frozenset[str]) -> Timestamp | None:
@@ -173,7 +270,12 @@ def _code(value: object) -> int | None:
 
 
 def _text(fields: Fields, names: frozenset[str]) -> str:
-    return next((str(value) for name, value in fields.items() if name in names and isinstance(value, str | int)), "")
+    for name, value in fields.items():
+        if name in names:
+            first = value[0] if isinstance(value, list) and value else value  # Caddy lists the values of a header
+            if isinstance(first, str | int):
+                return str(first)
+    return ""
 
 
 MAX_LENGTH = 1000

@@ -1,62 +1,64 @@
-"""Formats of access logs: line → AccessLogEntry.
+"""Formats of request logs: line → AccessLogEntry, and which of them a log is in.
 
-Combined (nginx, Apache, gunicorn, ingress-nginx), Envoy and Istio, HAProxy, uvicorn, JSON lines and `key=value` lines.
-Prefixes added by log collectors (docker, the container runtime of Kubernetes, syslog) are removed.
-
-In the combined format, the duration is whatever the administrator appended. A number with a fraction is taken for
-nginx's `$request_time` (seconds), one with a unit for what it says, and `%T/%D` of Apache for its microseconds. A bare
-integer is ambiguous (Apache's `%D` is in microseconds, others use milliseconds) and is ignored.
+`line_formats.py` lists the lines of inference servers, `proxy_formats.py` those of proxies, `fields.py` reads JSON
+records and `key=value` lines. Prefixes and records in which log collectors carry a line (docker, the container runtime
+of Kubernetes, syslog, a cloud's export) are removed.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 
 from latdoctor.collectors.access_log import entry as times
-from latdoctor.collectors.access_log import fields
-from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
+from latdoctor.collectors.access_log import fields, proxy_formats
+from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
+from latdoctor.collectors.access_log.line_formats import LINE_FORMATS, prefix_time
+from latdoctor.collectors.logs import line_prefix
 from latdoctor.decode_errors import UNDECODABLE
 
 MAX_LINE = 64 << 10  # bytes; longer lines are skipped
-
-_QUOTED = r'"((?:[^"\\]|\\.)*+)"'
-_COMBINED = re.compile(rf"(?:\S{{1,300}} ){{2,4}}\[([^\]]{{1,40}})\] {_QUOTED} (\d{{3}}|-) (\d{{1,19}}|-)(.*)", re.S)
-_ENVOY = re.compile(
-    rf"\[(\d{{4}}-\d\d-\d\dT[\d:.]{{8,20}}Z)\] {_QUOTED} (\d{{1,3}}) \S+ "
-    r'(?:\S+ \S+ "(?:[^"\\]|\\.)*+" )?\d{1,19} \d{1,19} (\d{1,12}) '
-)
-_HAPROXY = re.compile(
-    r"\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d\.\d{3})\] \S{1,200} \S{1,200} "
-    r"-?\d{1,9}/-?\d{1,9}/-?\d{1,9}/-?\d{1,9}/\+?(\d{1,12}) (-1|\d{3}) "
-)
-_HAPROXY_REQUEST = re.compile(r'"([^"]*)"?$')
-_UVICORN = re.compile(r':\d{1,5} - "[A-Z]{3,10} (\S{1,8000}) HTTP/[\d.]{1,3}" (\d{3})\b')
-_LEADING_TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z| ?[+-]\d\d:?\d\d)?)")
-
-_NAMED = re.compile(
-    r'\b(?:rt|request_time|req_time|duration|took|time)[=:]"?(\d{1,9}(?:\.\d{1,9})?\s?(?:ms|us|µs|s)?)\b'
-)
-_FRACTION = re.compile(r'"?(\d{1,9}\.\d{3,9})"?')
-_WITH_UNIT = re.compile(r'"?(\d{1,12}(?:\.\d{1,9})?(?:ms|us|µs|ns|s))"?')
-_BOTH = re.compile(r"(\d{1,9})/(\d{1,15})")  # %T/%D
-_WHOLE = re.compile(r'"?\d{1,15}"?')
-_NOT_A_NUMBER = re.compile(r'"(?![\d.]+"(?:\s|$))(?:[^"\\]|\\.)*+"')
+_MOST_BEFORE = 300  # characters before a JSON record in a line
+_DEPTH = 2  # records within records
 
 _CRI = re.compile(r"\d{4}-\d\d-\d\dT\S{10,30} std(?:out|err) [FP] ")
 _SYSLOG = re.compile(r"(?:<\d{1,3}>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \S{1,255} [\w./-]{1,100}(?:\[\d{1,10}\])?: ")
+_SPREAD = re.compile(rb"\s*(?:\[\s*\{|\{\s*\n\s*\")")
+_RECORD = re.compile(r"[\s,\[\]]{0,1000}\{")
+_DECODER = json.JSONDecoder()
+_COLOUR = re.compile(r"\x1b\[[\d;]{0,20}m")
 
 
 @dataclass(frozen=True, slots=True)
 class AccessLogFormat:
-    """`hint`: what to change if its lines have no duration."""
+    """`needles`: where a log is searched for its lines. `sure`: one line with a duration is proof enough.
+
+    `hint`: what to change if its lines have no duration.
+    """
 
     title: str
     read: Callable[[str], AccessLogEntry | None]
     hint: str = "configure the server to log the duration of each request, or set --log-pattern"
+    needles: tuple[bytes, ...] = ()
+    sure: bool = True
+
+
+def as_lines(content: bytes) -> bytes:
+    """One record on each line, where `content` is a JSON array of records, or records that span lines."""
+    if not _SPREAD.match(content):
+        return content
+    text, position, records = content.decode("utf-8", "replace"), 0, []
+    while (begin := _RECORD.match(text, position)) is not None:
+        try:
+            record, position = _DECODER.raw_decode(text, begin.end() - 1)
+        except (ValueError, RecursionError):
+            break  # the end of a file that was cut off
+        records.append(msgspec.json.encode(record))
+    return b"\n".join([*records, b""]) if records else content
 
 
 def line_text(raw: bytes) -> str | None:
@@ -64,6 +66,8 @@ def line_text(raw: bytes) -> str | None:
     if len(raw) > MAX_LINE:
         return None
     line = raw.decode("utf-8", "replace").rstrip("\r\n")
+    if "\x1b" in line:
+        line = _COLOUR.sub("", line)
     if line.startswith('{"log":'):
         line = _docker(line)
     elif found := _CRI.match(line) or _SYSLOG.match(line):
@@ -80,91 +84,75 @@ def _docker(line: str) -> str:
 
 class _Wrapped(msgspec.Struct):
     log: str
+    time: str = ""
 
 
-def _combined(line: str) -> AccessLogEntry | None:
-    found = _COMBINED.match(line)
-    ended = times.parse_timestamp(found[1]) if found else None
-    if found is None or ended is None:
+def line_time(raw: bytes, taken_at: float) -> Timestamp | None:
+    """The time at the beginning of a line, or in the record around it; None if it has none.
+
+    `taken_at` (unix seconds) supplies the year that some forms leave out.
+    """
+    line = line_prefix.clean_line(raw[: line_prefix.MAX_LINE])
+    if line.startswith('{"log":'):
+        try:
+            return times.parse_timestamp(msgspec.json.decode(line, type=_Wrapped).time)
+        except UNDECODABLE:
+            return None
+    if (found := prefix_time(line, len(line))) is not None:
+        return found
+    parsed = line_prefix.parse(line, taken_at)
+    return Timestamp(parsed.time, fine=False, zoned=parsed.zoned) if parsed.time is not None else None
+
+
+def _json(line: str, depth: int = _DEPTH) -> AccessLogEntry | None:
+    begin = 0 if line.startswith("{") else line.find("{", 0, _MOST_BEFORE) if line.rstrip().endswith("}") else -1
+    record = fields.decoded(line[begin:]) if begin >= 0 else None
+    if record is None:
         return None
-    duration, unit_unknown = _of_tail(found[5])
-    words = found[2].split(" ")
-    status = int(found[3]) if found[3] != "-" else None
-    return AccessLogEntry(None, ended, duration, status, words[1] if len(words) > 1 else "", unit_unknown=unit_unknown)
+    found = fields.of_fields(record) or fields.of_failed_span(record) or _carried(record, depth)
+    return replace(found, ended=prefix_time(line, begin)) if found and begin and found.ended is None else found
 
 
-def _of_tail(tail: str) -> tuple[RequestDuration | None, bool]:
-    """The duration after the combined format, and whether there is only a number without a unit."""
-    named = _NAMED.search(tail)
-    if named:
-        return times.parse_duration(named[1], 1.0 if "." in named[1] else None), "." not in named[1]
-    tokens = _NOT_A_NUMBER.sub(" ", tail).split()
-    for form, unit in ((_WITH_UNIT, None), (_FRACTION, 1.0)):
-        for token in tokens:
-            if found := form.fullmatch(token):
-                return times.parse_duration(found[1], unit), False
-    for token in tokens:
-        both = _BOTH.fullmatch(token)
-        if both and int(both[2]) // 1_000_000 == int(both[1]):
-            return times.parse_duration(both[2], 1e-6), False
-    return None, any(_WHOLE.fullmatch(token) for token in tokens)
-
-
-def _envoy(line: str) -> AccessLogEntry | None:
-    found = _ENVOY.match(line)
-    started = times.parse_timestamp(found[1]) if found else None
-    duration = times.parse_duration(found[4], 1e-3) if found else None
-    if found is None or started is None or duration is None:
+def _carried(record: fields.Fields, depth: int) -> AccessLogEntry | None:
+    """The request in the line that a record carries."""
+    text = _COLOUR.sub("", fields.carried_text(record)[:MAX_LINE])
+    if not text or not depth:
         return None
-    words = found[2].split(" ")
-    ended = Timestamp(started.time + duration.seconds, started.fine, started.zoned)
-    return AccessLogEntry(started, ended, duration, int(found[3]), words[1] if len(words) > 1 else "")
-
-
-def _haproxy(line: str) -> AccessLogEntry | None:
-    found = _HAPROXY.search(line[:2000])
-    started = times.parse_timestamp(found[1]) if found else None
-    duration = times.parse_duration(found[2], 1e-3) if found else None
-    if found is None or started is None or duration is None:
-        return None
-    request = _HAPROXY_REQUEST.search(line[-MAX_LINE // 4 :])
-    words = request[1].split(" ") if request else []
-    ended = Timestamp(started.time + duration.seconds, started.fine, started.zoned)
-    return AccessLogEntry(started, ended, duration, max(0, int(found[3])), words[1] if len(words) > 1 else "")
-
-
-def _uvicorn(line: str) -> AccessLogEntry | None:
-    found = _UVICORN.search(line)
+    found = _json(text, depth - 1) if "{" in text else None
     if found is None:
-        return None
-    time = _LEADING_TIME.match(line)
-    return AccessLogEntry(None, times.parse_timestamp(time[1]) if time else None, None, int(found[2]), found[1])
-
-
-def _json(line: str) -> AccessLogEntry | None:
-    return fields.of_json(line) if line.startswith("{") else None
+        found = next((entry for form in TEXT_FORMATS if (entry := form.read(text)) is not None), None)
+    return fields.with_record(found, record) if found else None
 
 
 def _pairs(line: str) -> AccessLogEntry | None:
     return fields.of_pairs(line) if "status" in line and "=" in line else None
 
 
-FORMATS: tuple[AccessLogFormat, ...] = (
-    AccessLogFormat("JSON lines", _json, "write the duration with its unit in its name, such as duration_ms"),
-    AccessLogFormat("the combined form", _combined, "log the duration too (nginx: $request_time), or specify its unit: "
-           "--log-pattern '{*} [{time}] \"{request}\" {status} {*} \"{*}\" \"{*}\" {us}'"),
-    AccessLogFormat("Envoy's form", _envoy),
-    AccessLogFormat("HAProxy's form", _haproxy),
-    AccessLogFormat("uvicorn's form", _uvicorn, "uvicorn logs none: use the log of the proxy in front of it"),
-    AccessLogFormat("key=value lines", _pairs, "write the duration with its unit, such as duration=12ms"),
+TEXT_FORMATS: tuple[AccessLogFormat, ...] = (
+    AccessLogFormat("the combined form", proxy_formats.combined, "log the duration too (nginx: $request_time), or "
+           "specify its unit: --log-pattern '{*} [{time}] \"{request}\" {status} {*} \"{*}\" \"{*}\" {us}'", (b'] "',)),
+    AccessLogFormat("Envoy's form", proxy_formats.envoy, needles=(b'Z] "',)),
+    AccessLogFormat("HAProxy's form", proxy_formats.haproxy, needles=(b" ---- ", b"/")),
+    AccessLogFormat("the form of AWS load balancers", proxy_formats.load_balancer, needles=(b" HTTP/",)),
+    *(AccessLogFormat(one.title, one.read, one.hint, tuple(needle.encode() for needle in one.needles))
+      for one in LINE_FORMATS),
 )  # fmt: skip
+_RECORDS = (b'"response_flags"', b'"DownstreamStatus"', b'"http.log.access', b'"httpRequest"', b'"total_time"',
+            b'"log_server_request"', b'"upstream_response_time"', b'"request_time"', b'"latencies"', b'"call_type"',
+            b'"timeTaken"', b"ACCESS_LOG", b'ms"')  # fmt: skip
+FORMATS: tuple[AccessLogFormat, ...] = (
+    AccessLogFormat("JSON lines", _json, "write the duration with its unit in its name, such as duration_ms", _RECORDS),
+    *TEXT_FORMATS,
+    AccessLogFormat("key=value lines", _pairs, "write the duration with its unit, such as duration=12ms", sure=False),
+)  # fmt: skip
+ENOUGH, SHARE = 10, 0.6  # lines, or share of the lines that are tried, which make any log a request log
 
 
 def recognise_format(lines: Sequence[str]) -> tuple[AccessLogFormat, int] | None:
-    """The format of most of `lines`, and how many match it; None if it is not an access log.
+    """The format of most of `lines`, and how many match it; None if it is not a request log.
 
-    Three in five lines must match, or ten: a server may mix its access log with other output.
+    Three in five lines must match, or ten: a server may mix its requests with other output.
     """
     counts = [(sum(form.read(line) is not None for line in lines), form) for form in FORMATS]
     most, form = max(counts, key=lambda one: one[0])
-    return (form, most) if most and (most >= 0.6 * len(lines) or most >= 10) else None
+    return (form, most) if most and (most >= SHARE * len(lines) or most >= ENOUGH) else None

@@ -17,9 +17,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
+from latdoctor.collectors.access_log.entry import CLIENT_LEFT, is_failure
 from latdoctor.collectors.access_log.requests import RequestColumns, TimeSegment
 from latdoctor.collectors.time_range import TimeRange
-from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Origin, Reading, Series, Window
+from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Labels, Origin, Reading, Series, Window
 
 MAX_STEPS = 7200
 MAX_REQUESTS = 20_000  # of the most recent requests, reported one by one
@@ -52,7 +53,7 @@ class ReplicaStats:
         self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS))
         self.recent = self._recent() if self.timed else every
         self.total = len(self.recent)
-        self.latencies = sorted(requests.duration[i] for i in self.recent if self._is_latency(i))
+        self.latencies = sorted(requests.duration[i] for i in self.recent if self.is_latency(i))
         self.statuses = [requests.status[i] for i in self.recent if requests.status[i] >= 0]
         self.window = self._span(self.recent) if self.timed else Window()
 
@@ -65,16 +66,22 @@ class ReplicaStats:
         if self._past is not None:
             return self.timed[bisect_left(self.timed, self._past.judged, key=ended.__getitem__) :]
         first = bisect_left(self.timed, ended[self.timed[-1]] - RECENT, key=ended.__getitem__)
-        enough = [place for place, index in enumerate(self.timed) if self._is_latency(index)][-ENOUGH:]
+        enough = [place for place, index in enumerate(self.timed) if self.is_latency(index)][-ENOUGH:]
         return self.timed[min(first, enough[0] if len(enough) == ENOUGH else 0) :]
 
-    def _is_latency(self, index: int) -> bool:
+    def is_latency(self, index: int) -> bool:
+        """Whether the duration of a request counts as latency."""
         return bool(self.requests.answered[index]) and self.requests.duration[index] >= 0
 
     def evidence(self, coarse: float) -> Evidence:
         """`coarse`: the resolution of the durations, seconds."""
         return Evidence(
-            readings=(*self._latency_readings(coarse), *self._ratio_readings(), *self._rate_readings()),
+            readings=(
+                self.reading("request.count", float(self.total)),
+                *self._latency_readings(coarse),
+                *self._ratio_readings(),
+                *self._rate_readings(),
+            ),
             series=(
                 *self._latency_series(),
                 *self._ratio_series(),
@@ -84,12 +91,13 @@ class ReplicaStats:
             distributions=self._distribution(coarse),
         )
 
-    def _reading(self, signal: str, value: float, note: str = "", bound: str = "") -> Reading:
+    def reading(self, signal: str, value: float, note: str = "", bound: str = "", labels: Labels = ()) -> Reading:
+        """A reading of the recent requests."""
         part_of = (self.window.seconds or 0.0) < (self.whole.seconds or 0.0)
         what = "the requested range" if self._past else "the log"
         late = f"the last {self.window.seconds or 0.0:.0f} s of {what}" if part_of else ""
         noted = "; ".join(part for part in (note, late, self.notes) if part)
-        return Reading(signal, self.subject, value, self.origin, self.window, note=noted, bound=bound)
+        return Reading(signal, self.subject, value, self.origin, self.window, labels, noted, bound)
 
     def _latency_readings(self, coarse: float) -> Iterator[Reading]:
         count = len(self.latencies)
@@ -97,10 +105,10 @@ class ReplicaStats:
             return
         bound = AT_LEAST if coarse > _WHOLE_SECONDS else ""
         points = f"of {count} requests" + ("; logged in whole seconds, rounded down" if bound else "")
-        yield self._reading("latency.mean", math.fsum(self.latencies) / count, points, bound)
+        yield self.reading("latency.mean", math.fsum(self.latencies) / count, points, bound)
         for suffix, q, least in QUANTILES:
             if count >= least:
-                yield self._reading(f"latency{suffix}", nearest_rank(self.latencies, q), points, bound)
+                yield self.reading(f"latency{suffix}", nearest_rank(self.latencies, q), points, bound)
 
     def _distribution(self, coarse: float) -> tuple[Distribution, ...]:
         if not self.latencies or coarse > _WHOLE_SECONDS:
@@ -117,7 +125,7 @@ class ReplicaStats:
         if self.statuses:
             failed = sum(map(is_failure, self.statuses))
             note = "shed requests and server failures; invalid input counts as the client's fault"
-            yield self._reading("error.ratio", failed / len(self.statuses), note)
+            yield self.reading("error.ratio", failed / len(self.statuses), note)
 
     def _rate_readings(self) -> Iterator[Reading]:
         """Rates need two different times; the length of a single moment is unknown."""
@@ -126,14 +134,14 @@ class ReplicaStats:
             return
         arrivals = self._arrivals(self.window)
         if len(arrivals) > 1 and arrivals[-1] > arrivals[0]:
-            yield self._reading("arrival.rate", (len(arrivals) - 1) / (arrivals[-1] - arrivals[0]))
+            yield self.reading("arrival.rate", (len(arrivals) - 1) / (arrivals[-1] - arrivals[0]))
         if self.statuses:
             done = [self.requests.status[i] for i in self.recent]
-            yield self._reading("completion.rate", sum(200 <= one < 400 for one in done) / seconds)
-            yield self._reading("error.rate", sum(one >= 0 and is_failure(one) for one in done) / seconds)
-            yield self._reading("cancel.rate", sum(one == 499 for one in done) / seconds)
+            yield self.reading("completion.rate", sum(200 <= one < 400 for one in done) / seconds)
+            yield self.reading("error.rate", sum(one >= 0 and is_failure(one) for one in done) / seconds)
+            yield self.reading("cancel.rate", sum(one in CLIENT_LEFT for one in done) / seconds)
 
-    def _steps(self) -> Iterator[tuple[float, list[int]]]:
+    def steps(self) -> Iterator[tuple[float, list[int]]]:
         """Yield the end of each non-empty step and the requests that ended in it."""
         start = math.floor(self.whole.start or 0.0)
         rows: list[int] = []
@@ -152,20 +160,20 @@ class ReplicaStats:
         """A step without a response has no latency: it is omitted, not zero."""
         times: list[float] = []
         values: dict[str, list[float]] = {suffix: [] for suffix, _, _ in QUANTILES}
-        for end, rows in self._steps():
-            duration = sorted(self.requests.duration[i] for i in rows if self._is_latency(i))
+        for end, rows in self.steps():
+            duration = sorted(self.requests.duration[i] for i in rows if self.is_latency(i))
             if duration:
                 times.append(end)
                 for suffix, q, _ in QUANTILES:
                     values[suffix].append(nearest_rank(duration, q))
         if len(times) > 1:
             for suffix, found in values.items():
-                yield self._series(f"latency{suffix}", times, found)
+                yield self.series(f"latency{suffix}", times, found)
 
     def _single_requests(self) -> Iterator[Series]:
         """The latency of each of the last requests at its arrival time, and its time per stage."""
         ended, duration = self.requests.ended, self.requests.duration
-        last = [i for i in self.recent if self._is_latency(i) and ended[i] >= 0][-MAX_REQUESTS:]
+        last = [i for i in self.recent if self.is_latency(i) and ended[i] >= 0][-MAX_REQUESTS:]
         rows = sorted(last, key=lambda index: ended[index] - duration[index])
         place = Origin(self.origin.artifact, f"{self.origin.place}, request by request".lstrip(", "))
         times = tuple(ended[i] - duration[i] for i in rows)
@@ -178,10 +186,10 @@ class ReplicaStats:
 
     def _ratio_series(self) -> Iterator[Series]:
         status = self.requests.status
-        rows = [(end, [status[i] for i in step if status[i] >= 0]) for end, step in self._steps()]
+        rows = [(end, [status[i] for i in step if status[i] >= 0]) for end, step in self.steps()]
         points = [(end, sum(map(is_failure, found)) / len(found)) for end, found in rows if found]
         if len(points) > 1:
-            yield self._series("error.ratio", [end for end, _ in points], [ratio for _, ratio in points])
+            yield self.series("error.ratio", [end for end, _ in points], [ratio for _, ratio in points])
 
     def _arrivals(self, window: Window) -> list[float]:
         """Entries from the window's start to one P99 before its end, ascending."""
@@ -205,16 +213,12 @@ class ReplicaStats:
             if place < whole:
                 counts[place] += 1
         times = [start + (place + 1) * self.step for place in range(whole)]
-        yield self._series("arrival.rate", times, [count / self.step for count in counts])
+        yield self.series("arrival.rate", times, [count / self.step for count in counts])
 
-    def _series(self, signal: str, times: Sequence[float], values: Sequence[float]) -> Series:
+    def series(self, signal: str, times: Sequence[float], values: Sequence[float], labels: Labels = ()) -> Series:
+        """A series over the steps of the whole log."""
         place = f"{self.origin.place}, each {self.step:g} s".lstrip(", ")
-        return Series(signal, self.subject, tuple(times), tuple(values), Origin(self.origin.artifact, place))
-
-
-def is_failure(status: int) -> bool:
-    """Same as `AccessLogEntry.failed`."""
-    return status in (0, 429) or status >= 500
+        return Series(signal, self.subject, tuple(times), tuple(values), Origin(self.origin.artifact, place), labels)
 
 
 def nearest_rank(ordered: Sequence[float], q: float) -> float:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from latdoctor.collectors.access_log.entry import AccessLogEntry
+from latdoctor.collectors.access_log.failures import FailureReason
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.sanitize import clean
 
@@ -25,6 +26,8 @@ _ENOUGH = 0.05  # share of all lines (and _ENOUGH_LINES) that the last segment n
 _ENOUGH_LINES = 30
 _DISORDER = 16  # segments; beyond that the lines are unordered (many shippers), and it is not the clock
 _UNTIMED = -1.0
+_COARSE = 0.05  # share of a duration from which its resolution matters
+REASONS = tuple(FailureReason)
 UNZONED = "without a time zone, read as UTC"
 
 
@@ -32,21 +35,30 @@ UNZONED = "without a time zone, read as UTC"
 class RequestColumns:
     """The requests of one replica, in log order. Times unix seconds UTC, durations seconds.
 
-    `ended` is -1 for a line without a time; `duration` and `status` likewise.
+    `ended` is -1 for a line without a time; so are `duration`, `status`, `upstream_status`, `per_token` and `reason`
+    (an index of REASONS). The status of a request that the client gave up is 499 where the line has none.
     """
 
     ended: array[float] = field(default_factory=lambda: array("d"))
     duration: array[float] = field(default_factory=lambda: array("d"))
     status: array[int] = field(default_factory=lambda: array("h"))
     answered: array[int] = field(default_factory=lambda: array("b"))  # the duration counts as latency
+    failure: array[int] = field(default_factory=lambda: array("b"))
+    upstream_status: array[int] = field(default_factory=lambda: array("h"))
+    attempts: array[int] = field(default_factory=lambda: array("b"))  # 0 if unknown
+    per_token: array[float] = field(default_factory=lambda: array("d"))
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
     stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 if unknown
 
     def add(self, entry: AccessLogEntry, number: int) -> None:
         self.ended.append(entry.ended.time if entry.ended else _UNTIMED)
         self.duration.append(entry.duration.seconds if entry.duration else _UNTIMED)
-        self.status.append(-1 if entry.status is None else entry.status)
+        self.status.append(entry.status if entry.status is not None else 499 if entry.cancelled else -1)
         self.answered.append(entry.counts_as_latency)
+        self.failure.append(-1 if entry.failure is None else REASONS.index(entry.failure))
+        self.upstream_status.append(-1 if entry.upstream_status is None else entry.upstream_status)
+        self.attempts.append(min(entry.attempts, 100))
+        self.per_token.append(_UNTIMED if entry.per_token is None else entry.per_token)
         self.number.append(number)
         for name, seconds in dict(entry.stages).items():
             if name in self.stages or len(self.stages) < MAX_STAGES:
@@ -131,8 +143,9 @@ class RequestGatherer:
         self.failed += entry.failed
         self.cancelled += entry.cancelled
         self.unit_unknown += entry.unit_unknown
-        if entry.duration is not None and entry.counts_as_latency:
-            self.coarse = max(self.coarse, entry.duration.step)
+        duration = entry.duration
+        if duration is not None and entry.counts_as_latency and duration.step > _COARSE * duration.seconds:
+            self.coarse = max(self.coarse, duration.step)
         self.by_replica.setdefault(replica, RequestColumns()).add(entry, number)
 
     def _is_duplicate(self, entry: AccessLogEntry, raw: bytes) -> bool:

@@ -1,0 +1,106 @@
+"""Why the requests of one replica failed, and the limit at which a gateway or the clients cut them off.
+
+A time-out shows as requests that end at the same whole number of seconds: 60.000 s, 60.001 s. Less than a second counts
+in tenths. The limit is named where at least half of the requests that failed, and three, end there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from latdoctor.collectors.access_log.entry import CLIENT_LEFT, is_failure
+from latdoctor.collectors.access_log.failures import TIMED_OUT
+from latdoctor.collectors.access_log.replica_stats import ReplicaStats
+from latdoctor.collectors.access_log.requests import REASONS
+from latdoctor.evidence.model import Evidence, Reading, Series
+
+SIGNALS = (
+    "request.failure_share", "request.failure_rate", "timeout.limit", "timeout.share", "client.timeout_limit",
+    "client.timeout_share", "upstream.retry_share", "upstream.error_ratio",
+)  # fmt: skip
+_FEWEST, _SHARE = 3, 0.5
+_EARLY, _LATE, _LATEST, _LATE_SHARE = 0.02, 0.05, 0.5, 0.01  # seconds (and share of the limit) around it
+_REFUSED = frozenset({429})
+_REQUEST_TIMEOUT = 408
+
+
+def failure_evidence(stats: ReplicaStats) -> Evidence:
+    """Reasons, limits, retries and answers of the servers behind a proxy, as far as the log has them."""
+    return Evidence(
+        readings=(*_reasons(stats), *_limits(stats), *_upstreams(stats)),
+        series=tuple(_reason_series(stats)),
+    )
+
+
+def _reasons(stats: ReplicaStats) -> Iterator[Reading]:
+    counts = Counter(place for row in stats.recent if (place := stats.requests.failure[row]) >= 0)
+    for place, count in counts.most_common():
+        note = f"{count} of {stats.total} requests"
+        yield stats.reading(
+            "request.failure_share", count / stats.total, note, labels=(("reason", str(REASONS[place])),)
+        )
+
+
+def _reason_series(stats: ReplicaStats) -> Iterator[Series]:
+    found = sorted({place for row in stats.timed if (place := stats.requests.failure[row]) >= 0})
+    steps = (
+        [(end, Counter(stats.requests.failure[row] for row in rows)) for end, rows in stats.steps()] if found else []
+    )
+    for place in found if len(steps) > 1 else ():
+        rates = [counts[place] / stats.step for _, counts in steps]
+        labels = (("reason", str(REASONS[place])),)
+        yield stats.series("request.failure_rate", [end for end, _ in steps], rates, labels)
+
+
+def _limits(stats: ReplicaStats) -> Iterator[Reading]:
+    failed, left = [], []
+    for row in stats.recent:
+        seconds = stats.requests.duration[row]
+        if seconds >= 0 and stats.requests.status[row] in CLIENT_LEFT:
+            left.append(seconds)
+        elif seconds >= 0 and _failed(stats.requests.status[row], stats.requests.failure[row]):
+            failed.append(seconds)
+    for before, durations in (("", failed), ("client.", left)):
+        if (found := cut_off(durations)) is not None:
+            limit, count = found
+            note = f"{count} of the {len(durations)} that failed end there"
+            yield stats.reading(f"{before}timeout{'_' if before else '.'}limit", limit, note)
+            yield stats.reading(f"{before}timeout{'_' if before else '.'}share", count / stats.total, note)
+
+
+def _failed(status: int, place: int) -> bool:
+    """Whether a request was answered with an error, after however long, or timed out; a refusal is neither."""
+    answered = status >= 0 and is_failure(status) and status not in _REFUSED
+    return answered or status == _REQUEST_TIMEOUT or (place >= 0 and REASONS[place] in TIMED_OUT)
+
+
+def cut_off(durations: Sequence[float]) -> tuple[float, int] | None:
+    """The limit at which most of `durations` (seconds) end, and how many do; None if they have none in common."""
+    counts = Counter(limit for seconds in durations if (limit := _limit_of(seconds)))
+    if not counts:
+        return None
+    limit, count = counts.most_common(1)[0]
+    return (limit, count) if count >= max(_FEWEST, _SHARE * len(durations)) else None
+
+
+def _limit_of(seconds: float) -> float:
+    """The whole second (below one: the tenth) that `seconds` hardly exceeds; 0 if there is none."""
+    if seconds < 1 - _EARLY:
+        tenth = math.floor(seconds * 10 + _EARLY) / 10
+        return tenth if seconds - tenth <= _LATE / 5 else 0.0
+    whole = math.floor(seconds + _EARLY)
+    return float(whole) if seconds - whole <= min(_LATEST, max(_LATE, _LATE_SHARE * whole)) else 0.0
+
+
+def _upstreams(stats: ReplicaStats) -> Iterator[Reading]:
+    attempts = [count for row in stats.recent if (count := stats.requests.attempts[row]) > 0]
+    if attempts:
+        again = sum(count > 1 for count in attempts)
+        note = f"{again} of {len(attempts)} requests"
+        yield stats.reading("upstream.retry_share", again / len(attempts), note)
+    behind = [status for row in stats.recent if (status := stats.requests.upstream_status[row]) >= 0]
+    if behind:
+        failed = sum(status >= 500 for status in behind)
+        yield stats.reading("upstream.error_ratio", failed / len(behind), f"{failed} of {len(behind)} answers")

@@ -1,0 +1,97 @@
+"""What a proxy writes of the servers behind it: nginx's lists of attempts, and the stages that follow from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from latdoctor.collectors.access_log import entry as times
+from latdoctor.collectors.access_log import failures
+from latdoctor.collectors.access_log.entry import AccessLogEntry
+from latdoctor.collectors.access_log.failures import FailureReason
+from latdoctor.collectors.access_log.stages import RequestStage, with_own_time
+
+_BETWEEN = re.compile(r"\s*,\s*|\s+:\s+")  # nginx: between servers, and between groups of them after a redirect
+_LIST = r"(?:[\w.:\[\]/-]+(?:\s*,\s*|\s+:\s+))*[\w.:\[\]/-]+"
+# ingress-nginx: request length and time, the names of the services, then four lists.
+_INGRESS = re.compile(
+    rf"(?P<time>\d{{1,9}}\.\d{{3}}) \[[^\]]{{0,300}}\] \[[^\]]{{0,300}}\] (?P<address>{_LIST}) (?P<length>{_LIST})"
+    rf" (?P<upstream>{_LIST}) (?P<status>{_LIST}) (?P<id>[\w-]{{1,64}})"
+)
+_NAMED = re.compile(
+    r"\b(?P<name>urt|upstream_response_time|upstream_time|uct|upstream_connect_time|us|upstream_status|ua|upstream_addr"
+    rf'|upstream)[=:]\s?"?(?P<list>{_LIST})"?'
+)
+_STAGES = {
+    **dict.fromkeys(("urt", "upstream_response_time", "upstream_time"), RequestStage.UPSTREAM),
+    **dict.fromkeys(("uct", "upstream_connect_time"), RequestStage.CONNECT),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Upstreams:
+    """The servers to which one request was sent. `status` is the last one's; `attempts` is 0 if unknown."""
+
+    stages: tuple[tuple[str, float], ...] = ()
+    status: int | None = None
+    attempts: int = 0
+    request_id: str = ""
+
+
+def total_of(text: str) -> float | None:
+    """The sum of `0.004, 1.2` in seconds; None if none of the attempts has a time."""
+    found = [parsed.seconds for one in _BETWEEN.split(text) if (parsed := times.parse_duration(one, 1.0))]
+    return sum(found) if found else None
+
+
+def last_status(text: str) -> int | None:
+    """The last server's status in `502, 200`; None if it gave none (`-`)."""
+    last = _BETWEEN.split(text)[-1].strip()
+    return int(last) if last.isascii() and last.isdecimal() and 0 < int(last) < 1000 else None
+
+
+def count(text: str) -> int:
+    """How many servers a list names; 0 for `-`."""
+    return sum(one.strip() not in ("", "-") for one in _BETWEEN.split(text))
+
+
+def of_tail(tail: str) -> Upstreams | None:
+    """What follows the combined form, as ingress-nginx or as names and values; None if it is neither."""
+    if found := _INGRESS.search(tail):
+        upstream = total_of(found["upstream"])
+        stages = ((RequestStage.UPSTREAM, upstream),) if upstream is not None else ()
+        return Upstreams(stages, last_status(found["status"]), count(found["address"]), found["id"].strip("-"))
+    return of_names((match["name"], match["list"]) for match in _NAMED.finditer(tail[:8000]))
+
+
+def of_names(pairs: Iterable[tuple[str, str]]) -> Upstreams | None:
+    """The same of nginx's variables by name; None if there is none."""
+    stages: dict[str, float] = {}
+    status, attempts, known = None, 0, False
+    for name, text in pairs:
+        if name in _STAGES:
+            seconds = total_of(text)
+            known = True
+            attempts = max(attempts, count(text))
+            if seconds is not None:
+                stages[_STAGES[name]] = seconds
+        elif name in ("us", "upstream_status"):
+            status, known = last_status(text), True
+            attempts = max(attempts, count(text))
+        elif name in ("ua", "upstream_addr"):
+            attempts, known = max(attempts, count(text)), True
+    return Upstreams(tuple(stages.items()), status, attempts) if known else None
+
+
+def with_upstreams(entry: AccessLogEntry, found: Upstreams, unavailable: FailureReason | None = None) -> AccessLogEntry:
+    """`entry` with the stages of its proxy, and the reason that its statuses show."""
+    total = entry.duration.seconds if entry.duration else None
+    return replace(
+        entry,
+        stages=with_own_time(dict(found.stages), total),
+        upstream_status=found.status,
+        attempts=found.attempts,
+        request_id=entry.request_id or found.request_id,
+        failure=entry.failure or failures.of_statuses(entry.status, found.status, unavailable),
+    )
