@@ -22,6 +22,7 @@ from latdoctor.evidence.model import Event, Evidence
 
 KERNEL = {"log.xid", "log.sxid", "log.gpu_lost", "log.oom_kill", "log.driver_mismatch"}
 XID_LINE = "[ 1843.308145] NVRM: Xid (PCI:0000:9b:00): 48, pid=7, name=x, DBE"
+AER_LINE = "[ 1842.100002] pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=Data Link Layer"
 USB_LINE = "[    1.000000] usb 1-1: new device"
 
 
@@ -88,7 +89,12 @@ def test_real_kmsg_without_a_fault(samples: Path) -> None:
         (["a poem", "of two lines"], set()),  # no time, no level: it may be no log at all
         ([USB_LINE, "a poem"], KERNEL),
         (["I0223 16:24:18.000001 1 server.cc:592] up"], {"log.cuda_error", "log.driver_mismatch"}),
-        (["a poem", "CUDA error: unknown error"], {"log.cuda_error", "log.driver_mismatch"}),
+        (["a poem", "CUDA error: unknown error"], set()),  # an error is one wherever it stands; a poem clears nothing
+        (["2026/02/01 10:00:00.120, 0, NVIDIA L4, 61", "2026/02/01 10:00:01.120, 0, NVIDIA L4, 62"], set()),  # a table
+        (["Tue Mar  5 10:11:12 2019", "+-----+", "| GPU |", "+-----+"], set()),
+        (["pcieport 0000:00:03.1: AER: Corrected error", "INFO ready"], {"log.cuda_error", "log.driver_mismatch"}),
+        ([AER_LINE, AER_LINE], set()),  # what `dmesg | grep -i pci` leaves
+        ([AER_LINE, XID_LINE], {"log.xid", "log.gpu_lost", "log.driver_mismatch"}),
         (["[12.5] Xorg up", "[12.5] (EE) x"], set()),  # such stamps are not the kernel's alone
         (["[1500001.0] NVRM: Xid (PCI:0000:9b:00): 79, x"], {"log.xid", "log.gpu_lost", "log.driver_mismatch"}),
         (["Feb 23 16:24:18 h kernel: usb", "Feb 23 16:24:18 h vllm[1]: up"], KERNEL | {"log.cuda_error"}),

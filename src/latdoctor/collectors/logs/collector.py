@@ -2,10 +2,9 @@
 
 Which signals count as searched (Evidence.looked), so that no finding means a count of zero:
 
-* `log.xid`, `log.gpu_lost`, `log.sxid`, `log.oom_kill` only if the log contains kernel lines. If all of them are from
-  the GPU driver, the log is taken for an extract (`dmesg | grep NVRM`), which covers Xids and lost GPUs only.
-* `log.cuda_error` only if it contains application lines, because the kernel does not report CUDA errors. They count
-  only if one of them has a time, a level or a CUDA error; other text may not be a log.
+* `log.xid`, `log.gpu_lost`, `log.sxid`, `log.oom_kill` only if the log contains lines of several parts of the kernel.
+  Else it is taken for an extract; one with lines of the GPU driver (`dmesg | grep NVRM`) covers Xids and lost GPUs.
+* `log.cuda_error` only if it is an application's log (`log_nature.py`), because the kernel does not report CUDA errors.
 * `log.driver_mismatch` in either case. None if the end of the log could not be read (`….part`) or only the end was read
   (`….tail`), because the rest may contain events.
 
@@ -235,7 +234,7 @@ def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Ev
         lines.read(content)
     elif form == formats.DOCUMENT:
         lines.read_document(content)
-    if not (scan.kernel_lines or scan.application_lines):
+    if not (scan.nature.kernel_lines or scan.nature.application_lines):
         raise SourceError(
             "contains no log line", where=artifact.source, next_step="pass a log that is not empty", code=GapCode.EMPTY
         )
@@ -264,7 +263,7 @@ class _Lines:
             if CANDIDATE.search(start):
                 text, line = formats.line_of(raw[:MAX_RECORD], self.artifact.written_by)
                 self._take(LineLocation(number, text, line, raw=raw[:MAX_RECORD]), start)
-            elif scan.needs_writers:
+            elif scan.nature.is_sampled(number):
                 scan.take(LineLocation(number, *_plain(start, self.artifact)), False)
             if scan.coverage:
                 scan.coverage.add_line(start, number)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from latdoctor.collectors.logs import (
@@ -21,7 +21,7 @@ from latdoctor.collectors.logs import (
 )
 from latdoctor.collectors.logs import patterns as log_lines
 from latdoctor.collectors.logs.line_kind import LineLocation
-from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
+from latdoctor.collectors.logs.log_nature import KernelExtent, LogNature
 from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, OomKills
 from latdoctor.collectors.logs.patterns import (
     CudaError,
@@ -45,14 +45,16 @@ from latdoctor.sanitize import clean
 
 MAX_EVENTS = 1000  # of one signal in one log
 _NAMES_THE_NEXT = 4  # lines within which "The NVIDIA GPU …" identifies the GPU that fell off the bus
-_DRIVER_WORDS = ("NVRM:", "nvidia")
 _KINDS_SHOWN = 5
+_WHOLE = "pass the whole kernel log"
+# What a kernel log is searched for.
+_OF_KERNEL: Mapping[KernelExtent, tuple[str, ...]] = {
+    KernelExtent.NONE: (),
+    KernelExtent.OTHER_EXTRACT: (),
+    KernelExtent.DRIVER_EXTRACT: (XID, GPU_LOST),
+    KernelExtent.WHOLE: (XID, SXID, GPU_LOST, OOM_KILL),
+}
 _REACH = "pass a log that covers the judged window, with times of day (dmesg -T)"
-# A level (`INFO`, `[error]`, glog's `E0223 16:24:18`) or a time of day: typical of a log.
-_LOG_LIKE = re.compile(
-    r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b|\d\d:\d\d:\d\d|\blevel="
-    r"|\[(?:trace|debug|info|notice|warn(?:ing)?|error|crit|fatal)\]|^Traceback \("
-)
 
 
 class LogScanner:
@@ -74,20 +76,11 @@ class LogScanner:
         self._kills = OomKills()
         self._dead: set[str] = set()  # processes whose CUDA context is gone
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
-        self._last_writer = BARE
-        self._beyond_driver = False
-        self._log_like = False
-        self.kernel_lines = False
-        self.application_lines = False
-
-    @property
-    def needs_writers(self) -> bool:
-        """It is not yet known that the log holds lines of kernel, of more than the GPU driver, and of applications."""
-        return not (self._beyond_driver and self._log_like)
+        self.nature = LogNature()
 
     def take(self, at: LineLocation, worth: bool) -> LineLocation:
         """Process a line; `worth` says whether it contains words of interest. Returns it with the time found for it."""
-        self._note_writer(at.line)
+        self.nature.note(at.line, at.number)
         if self.coverage and worth:
             at = replace(at, line=self.coverage.with_time(at.line))
         elif self.coverage:
@@ -96,19 +89,6 @@ class LogScanner:
             for fact in log_lines.parse_facts(at.line):
                 self._take_fact(at, fact)
         return at
-
-    def _note_writer(self, line: LogLine) -> None:
-        message = line.message.strip()
-        if not message or message.startswith("-- "):  # journalctl's own remarks
-            return
-        if line.writer == KERNEL or message.startswith("NVRM:"):
-            self.kernel_lines = True
-            self._beyond_driver |= not message.startswith(_DRIVER_WORDS)
-            self._last_writer = KERNEL
-        elif line.writer == APPLICATION or not (line.message[0].isspace() and self._last_writer == KERNEL):
-            self.application_lines = True
-            self._log_like = self._log_like or line.writer == APPLICATION or _LOG_LIKE.search(message) is not None
-            self._last_writer = APPLICATION
 
     def _take_fact(self, at: LineLocation, fact: LogFact) -> None:  # noqa: C901 — one short case for each kind of fact
         match fact:
@@ -123,7 +103,6 @@ class LogScanner:
                 pci = fact.pci or (named if at.number - where <= _NAMES_THE_NEXT else "")
                 self._add(GPU_LOST, at, {"pci": pci} if pci else {}, gpu=pci)
             case CudaError():
-                self._log_like = True
                 self._add(CUDA_ERROR, at, self._cuda_fields(fact))
             case DriverMismatch():
                 self._add(DRIVER_MISMATCH, at, _non_empty({"client": fact.client, "module": fact.module}))
@@ -214,8 +193,8 @@ class LogScanner:
         )
 
     def _searched(self) -> tuple[str, ...]:
-        kernel = (XID, SXID, GPU_LOST, OOM_KILL) if self._beyond_driver else (XID, GPU_LOST)
-        found = [*(kernel if self.kernel_lines else ()), *((CUDA_ERROR,) if self._log_like else ())]
+        kernel = _OF_KERNEL[self.nature.kernel_extent]
+        found = [*kernel, *((CUDA_ERROR,) if self.nature.is_application_log else ())]
         either = (DRIVER_MISMATCH,) if found else ()
         hidden = self._lost | self._unplaced.keys()
         return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in hidden)
@@ -250,24 +229,33 @@ class LogScanner:
         for signal, count in self._unplaced.items():
             reason = f"{source}: {count} {signal} lines have no time of day: not counted"
             gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin, GapCode.AMBIGUOUS))
-        if not self.kernel_lines:
+        gaps += _unsearched(self.nature, source, origin)
+        return tuple(gaps)
+
+
+def _unsearched(nature: LogNature, source: str, origin: Origin) -> Iterator[Gap]:
+    """What a text of this nature was not searched for."""
+    kernel = (XID, SXID, GPU_LOST, OOM_KILL)
+    match nature.kernel_extent:
+        case KernelExtent.NONE:
             forms = "contains no line in a kernel log format (dmesg, journal, syslog)"
             reason = f"{source}: {forms}, so it is not searched for Xids and OOM kills"
             step = "pass the kernel log too: dmesg -T > dmesg.log"
-            gaps.append(Gap("logs", reason, (XID, SXID, GPU_LOST, OOM_KILL), None, step, origin, GapCode.ABSENT))
-        elif not self._beyond_driver:
+            yield Gap("logs", reason, kernel, None, step, origin, GapCode.ABSENT)
+        case KernelExtent.DRIVER_EXTRACT:
             reason = f"{source}: contains only lines of the GPU driver, so it may be an extract"
-            gaps.append(
-                Gap("logs", reason, (SXID, OOM_KILL), None, "pass the whole kernel log", origin, GapCode.ABSENT)
-            )
-        if not self.application_lines:
-            reason = f"{source}: contains no application line, so it cannot contain CUDA errors"
-            gaps.append(Gap("logs", reason, (CUDA_ERROR,), None, "pass the server's log too", origin, GapCode.ABSENT))
-        elif not self._log_like:
-            reason = f"{source}: no line has a time or a level, so it may not be a log and rules nothing out"
-            hidden = (CUDA_ERROR,) if self.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
-            gaps.append(Gap("logs", reason, hidden, None, "pass the server's log", origin, GapCode.UNSUPPORTED))
-        return tuple(gaps)
+            yield Gap("logs", reason, (SXID, OOM_KILL), None, _WHOLE, origin, GapCode.ABSENT)
+        case KernelExtent.OTHER_EXTRACT:
+            reason = f"{source}: contains lines of one part of the kernel only, so it may be an extract"
+            either = () if nature.is_application_log else (DRIVER_MISMATCH,)
+            yield Gap("logs", reason, (*kernel, *either), None, _WHOLE, origin, GapCode.ABSENT)
+    if not nature.application_lines:
+        reason = f"{source}: contains no application line, so it cannot contain CUDA errors"
+        yield Gap("logs", reason, (CUDA_ERROR,), None, "pass the server's log too", origin, GapCode.ABSENT)
+    elif not nature.is_application_log:
+        reason = f"{source}: few of its lines have a time or a level, so it may not be a log and rules nothing out"
+        hidden = (CUDA_ERROR,) if nature.kernel_lines else (CUDA_ERROR, DRIVER_MISMATCH)
+        yield Gap("logs", reason, hidden, None, "pass the server's log", origin, GapCode.UNSUPPORTED)
 
 
 def _redacted(text: str, limit: int) -> str:
