@@ -98,6 +98,8 @@ _PARTS = {
     "operator.gpu_share": "operator",
     "gap.host_share": "host",
     "request.failure_share": "reason",
+    "call.time_share": "call",
+    "trace.rule_matches": "rule",
 }
 _STAGES = ("stage.time_share", "tail.share")  # of one subject: shares of several do not add up
 _FEW = 100.0  # requests that a P99 needs

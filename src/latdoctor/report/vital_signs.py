@@ -113,6 +113,8 @@ _PARTS = {
     "operator.gpu_share": "GPU time by operator: {}",
     "request.failure_share": "requests failed: {}",
     "gap.host_share": "while the GPU has no work, the host is in: {}",
+    "call.time_share": "time in CUDA calls: {}",
+    "trace.rule_matches": "rows found by nsys analyze: {}",
 }
 HOST_ACTIVITY = {
     "none": "no CUDA call",

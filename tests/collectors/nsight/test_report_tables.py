@@ -143,3 +143,15 @@ def test_any_rows_give_a_result_or_an_error(tail: str) -> None:
         except SourceError:
             continue
         assert found.gaps
+
+
+@pytest.mark.parametrize("magic", [b"NVIDIA Nsight Systems\x00\x01", b"NVIDIA Tegra Profiler Report\x00\x01"])
+def test_a_report_itself_is_refused_with_the_command_that_exports_it(magic: bytes) -> None:
+    with pytest.raises(SourceError, match="only its own tools read") as refused:
+        parsed(magic + bytes(500))
+    assert "nsys export --type sqlite" in refused.value.next_step
+
+
+def test_calls_of_the_operating_system_are_no_calls_of_cuda() -> None:
+    seen = values(parsed((API + "99,900,1,1,1,1,1,0,poll\n1,10,5,2,2,2,2,0,cudaMalloc\n").encode()))
+    assert seen["alloc.api_share"] == 1

@@ -18,6 +18,10 @@ OVERHEADS = ("launch.buffer_full_time", "start.module_time", "start.jit_time")
 GPU = "trace.gpu"
 # Failed calls are reported where they occur, but an export is not taken to find them.
 SIGNALS = (*(name for name in TRACE_SIGNALS if name not in UNREAD), *OVERHEADS, GPU, "alloc.api_share")
+# What printed sums show of single names.
+SHARES = (
+    "kernel.time_share", "kernel.kind_share", "call.time_share", "os_call.time_share", "range.time_share",
+)  # fmt: skip
 
 
 def _reader() -> SourceReader:
@@ -29,7 +33,7 @@ def _reader() -> SourceReader:
 COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
-    signals=lambda: frozenset(SIGNALS),
+    signals=lambda: frozenset((*SIGNALS, *SHARES)),
     is_requested=lambda request: bool(request.nsight),
     reader=_reader,
     option="--nsys FILE",

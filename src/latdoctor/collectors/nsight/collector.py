@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 MAX_DAMAGED = 0.01  # above this share of damaged rows the rest cannot be trusted either
 _MAX_FAILURES = 100_000
-_REPORT = b"NVIDIA Nsight Systems"
+# Reports begin with one of these, `.qdrep` and `.nsys-rep` alike.
+_REPORT = (b"NVIDIA Nsight Systems", b"NVIDIA Tegra Profiler Report")
 _LAZY = {"copies": sqlite_rows.COPY, "ranges": nvtx.NVTX}
 
 
@@ -47,7 +48,7 @@ def _parse_one(artifact: Artifact) -> Evidence:
     head = _head(artifact)
     if head.startswith(sqlite_rows.MAGIC):
         return _export(artifact)
-    if _REPORT in head[:64]:
+    if any(magic in head[:64] for magic in _REPORT):
         raise SourceError(
             "is a report of Nsight Systems, which only its own tools read",
             where=artifact.source,

@@ -113,7 +113,7 @@ _KERNELS = tuple(
         (KernelKind.COMMUNICATION, r"nccl|rccl|all_?reduce|all_?gather|reduce_?scatter"),
         (KernelKind.ATTENTION, r"flash|fmha|attention|attn|softmax"),
         (KernelKind.CONVOLUTION, r"conv|winograd|implicit_gemm|wgrad|dgrad"),
-        (KernelKind.MATRIX_PRODUCT, r"gemm|gemv|cutlass|cublas|splitk|_mm_|matmul|tensile|Cijk"),
+        (KernelKind.MATRIX_PRODUCT, r"gemm|gemv|cutlass|cublas|splitk|_mm_|matmul|mul_mat|tensile|Cijk"),
         (KernelKind.NORMALISATION, r"norm"),
         (KernelKind.REDUCTION, r"reduce|_red_|cumsum|scan|sort|topk"),
         (KernelKind.ELEMENTWISE, r"elementwise|_poi_|vectorized|copy_|fill|cat|index|gather|scatter|dropout"),
