@@ -130,10 +130,10 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
 
     from latdoctor import output_file
     from latdoctor.cli.collect_and_diagnose import case_of, exit_code, rule_set, stamp
-    from latdoctor.cli.collect_options import BaselineNeed
     from latdoctor.cli.incident_journaling import record_diagnosis, record_unreadable
     from latdoctor.cli.incidents import print_similar_incident
     from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.resolve_request import BaselineNeed
     from latdoctor.diagnosis.diagnose import diagnose as diagnose_case
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
