@@ -56,7 +56,7 @@ from pathlib import Path
 collectors = sys.modules["latdoctor.collectors"] = types.ModuleType("latdoctor.collectors")
 collectors.__path__ = [{str(SOURCE / "latdoctor" / "collectors")!r}]
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # as the collector does
-from latdoctor.collectors.torch_trace.reader import read_trace
+from latdoctor.collectors.torch_trace.read_traces import read_trace
 from latdoctor.evidence.bundle import Artifact
 artifact = Artifact("torch_trace/bench.json", "torch_trace", "bench", sys.argv[1], 0.0, Path(sys.argv[1]))
 evidence = read_trace(artifact, halves=HALVES)

@@ -43,7 +43,7 @@ ALLOWED = {
     "collectors/torch_trace/events.py: 'truncated' in text": "only in decode_fault(): msgspec has no codes",
     "diagnosis/evaluate.py: PLACE.finditer(message)": "a template of a rule file: its {signal} places are filled",
     "lab/telemetry/logs.py: message.startswith('NVRM: Xid')": "priority of a synthetic line of a kernel log",
-    "lab/telemetry/software_faults.py: message == _ASSERT": "which CUDA error a synthetic log line is",
+    "lab/telemetry/driver_and_model_faults.py: message == _ASSERT": "which CUDA error a synthetic log line is",
     "lab/telemetry/triton.py: reason == 'BACKEND'": "the value of Triton's label `reason`",
     "report/remediation_run.py: result.next_step != f'latdoctor rollback {result.run}'": "a command, printed elsewhere",
     "report/answer.py: _NUMBER.findall(sentence)": "keeps two sentences with the same figures off one screen",

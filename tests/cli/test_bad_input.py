@@ -168,13 +168,13 @@ def silent() -> Iterator[str]:
 
 
 def test_a_hanging_server_is_given_up(silent: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from latdoctor.cli import collect_options
+    from latdoctor.cli import resolve_request
     from latdoctor.collectors.base import CollectRequest
 
     def impatient(**given: object) -> CollectRequest:
         return CollectRequest(**given, timeout=0.2)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(collect_options, "CollectRequest", impatient)
+    monkeypatch.setattr(resolve_request, "CollectRequest", impatient)
     said = diagnosed("--server", silent, "--window", "0.1s", "--log", "kern.log", code=3)
     (gap,) = (gap for gap in said["gaps"] if gap["source"] == "prometheus")
     assert "did not answer" in gap["reason"] or "timed out" in gap["reason"] or "within" in gap["reason"]

@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    found = "latdoctor.cli.collect_options.local_pages"
+    found = "latdoctor.cli.resolve_request.local_pages"
     monkeypatch.setattr(found, lambda: pytest.fail("collected for other sources"))
     return folder
 

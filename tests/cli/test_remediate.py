@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import typer
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
 from latdoctor.cli import remediation_session
 from latdoctor.cli.console import TolerantStream
 from latdoctor.cli.main import app
@@ -358,6 +358,6 @@ def test_a_full_disk_is_an_error_with_the_next_step(tmp_path: Path, monkeypatch:
     monkeypatch.setattr(bundle_files, "save", full)
     context = Context("bot")
     with pytest.raises(OperationError) as raised:
-        pipeline.kept(Bundle(context, Window()), tmp_path / "runs" / "before.tar.zst")
+        case_from_bundle.kept(Bundle(context, Window()), tmp_path / "runs" / "before.tar.zst")
     assert "No space left on device" in raised.value.what
     assert raised.value.next_step == "free space there, or name another folder in LATDOCTOR_STATE"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
 from latdoctor.cli import remediate_targets
 from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.remediate_targets import choose_targets
@@ -46,18 +46,18 @@ def test_a_server_that_was_asked_in_choosing_is_not_asked_again(asked: list[str]
     ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (), seen, None)
     assert [access.target.admin for access in ways.chosen] == [FIRST]
     assert asked == [ROUTER, FIRST, CLIENTS]
-    assert pipeline.pages_for(ways.chosen[0], seen, ways.known).watched == seen
+    assert case_from_bundle.pages_for(ways.chosen[0], seen, ways.known).watched == seen
     assert asked == [ROUTER, FIRST, CLIENTS, CLIENTS], "one that did not let us in may do so now"
 
 
 def test_siblings_of_what_is_changed_are_not_looked_at(asked: list[str]) -> None:
     seen = pages(FIRST, SECOND, CLIENTS)
     ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST,), seen, None)
-    assert pipeline.pages_for(ways.chosen[0], seen, ways.known).watched == pages(FIRST, CLIENTS)
+    assert case_from_bundle.pages_for(ways.chosen[0], seen, ways.known).watched == pages(FIRST, CLIENTS)
     assert asked == [FIRST, SECOND, CLIENTS]
     both = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST, SECOND), seen, None)
     asked.clear()
-    assert pipeline.pages_for(both.chosen[1], seen, both.known).watched == pages(SECOND, CLIENTS)
+    assert case_from_bundle.pages_for(both.chosen[1], seen, both.known).watched == pages(SECOND, CLIENTS)
     assert asked == [CLIENTS]
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from latdoctor.cli.collect_options import resolve_request
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.plan_files import load_plan
 from latdoctor.cli.remediate_targets import limit_to_named
+from latdoctor.cli.resolve_request import resolve_request
 from latdoctor.collectors.prometheus.discovery import DiscoveredPage
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
@@ -46,7 +46,7 @@ def page(server: Admin, monkeypatch: pytest.MonkeyPatch) -> str:
     """The server's own page, which is found on this machine beside that of a stranger."""
     own = f"{server.url}/metrics"
     found = tuple(DiscoveredPage(url, "Triton", ("triton",), ()) for url in (own, STRANGER))
-    monkeypatch.setattr("latdoctor.cli.collect_options.local_pages", lambda: found)
+    monkeypatch.setattr("latdoctor.cli.resolve_request.local_pages", lambda: found)
     return own
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors import derive
-from latdoctor.detectors.tensorrt_engines import compare_engines
+from latdoctor.detectors.engine_comparison import compare_engines
 from latdoctor.evidence.model import Evidence, Origin, Reading, Value
 
 

@@ -326,8 +326,8 @@ def test_groups_of_processes_get_other_names_wherever_they_stand() -> None:
 
 def test_diagnosis_gets_the_bundle_alone(folder: Path, found: Sequence[DiagnosedVariant], tmp_path: Path) -> None:
     """The answer is the same where ground_truth and everything else of the run are gone."""
+    from latdoctor.case_from_bundle import case, seen
     from latdoctor.diagnosis.diagnose import Stamp, diagnose
-    from latdoctor.pipeline import case, seen
 
     (one,) = [one for one in recordings(folder) if "xid" in one.run]
     alone = tmp_path / "bundle.tar.zst"

@@ -9,8 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from latdoctor.diagnosis import rule_loader
-from latdoctor.evaluation.baselines.methods import MetricScores
-from latdoctor.evaluation.baselines.metric_to_cause import (
+from latdoctor.evaluation.baselines.learned_cause_mapping import (
     CauseMapping,
     MappingKind,
     TrainingRun,
@@ -19,6 +18,7 @@ from latdoctor.evaluation.baselines.metric_to_cause import (
     named,
     refitted,
 )
+from latdoctor.evaluation.baselines.methods import MetricScores
 from latdoctor.evaluation.report import mapping_tables
 from latdoctor.evaluation.scoring import MethodInput
 from latdoctor.evidence.catalogue import catalogue

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
+from latdoctor.case_from_bundle import remedy_of
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
@@ -56,7 +57,6 @@ from latdoctor.load.summary import (
     RequestCounts,
     summary,
 )
-from latdoctor.pipeline import remedy_of
 from latdoctor.remediation.playbook_library import shipped
 
 ROOT = Path(__file__).parents[2]
@@ -192,7 +192,7 @@ def test_the_alarm_rings_at_the_first_window_of_the_incident_over_the_slo() -> N
 
 
 def diagnosed(name: str) -> Diagnosis:
-    from latdoctor.pipeline import case, seen
+    from latdoctor.case_from_bundle import case, seen
 
     with opened(ROOT / "fixtures" / "incidents" / name) as bundle:
         return diagnose(case(bundle, *seen(bundle)), shipped_rules(), Stamp("x", ""))
@@ -409,6 +409,6 @@ def test_incident_on_a_real_server_is_remediated(tmp_path: Path, monkeypatch: py
     store.keep(attempt)
     assert store.report(made.run).outcome == "verified"
     with opened(store.observation(made.run)) as look:
-        evidence, coverage = pipeline.seen(look)
-        again = diagnose(pipeline.case(look, evidence, coverage), shipped_rules(), Stamp("again", ""))
+        evidence, coverage = case_from_bundle.seen(look)
+        again = diagnose(case_from_bundle.case(look, evidence, coverage), shipped_rules(), Stamp("again", ""))
     assert again.answer.causes == made.named

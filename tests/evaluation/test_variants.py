@@ -7,12 +7,12 @@ from itertools import pairwise
 
 import pytest
 
+from latdoctor.case_from_bundle import seen
 from latdoctor.evaluation.ground_truth import IncidentContext, TimedGap, TimeRange
 from latdoctor.evaluation.variants import BEFORE, MOST, PLAIN, incident_slice, slice_bundle, variants
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.diff import values
 from latdoctor.evidence.model import Gap
-from latdoctor.pipeline import seen
 from tests.evaluation.samples import START, attempt, recording
 
 

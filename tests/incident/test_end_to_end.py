@@ -25,7 +25,7 @@ from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.report import machine_formats, text_utils, timeline, timeline_cloudevents
-from latdoctor.report.html.snapshots import AFTER
+from latdoctor.report.html.page_inputs import AFTER
 from tests.incident.listen_process import Listener, comes_about, listener, until
 from tests.incident.promo_rush import (
     ALERT,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
 from latdoctor.evidence.model import Window
 from latdoctor.incident.events import ServiceSampled
@@ -43,7 +43,7 @@ def look(pages: Mapping[float, bytes], source: str = SERVER, group: str = "1-127
 
 
 def sampled(bundle: Bundle, slo: float | None = 0.5) -> ServiceSampled:
-    return sample_of(pipeline.seen(bundle)[0], bundle.window, slo)
+    return sample_of(case_from_bundle.seen(bundle)[0], bundle.window, slo)
 
 
 def test_sample_contains_charted_signals() -> None:

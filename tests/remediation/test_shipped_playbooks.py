@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
 from latdoctor.conditions.ast import Condition, signals_of
 from latdoctor.conditions.evaluator import HOLDS
 from latdoctor.detectors.catalog import derivable_signals
@@ -157,8 +157,10 @@ RECORDED = [
 @cache
 def observed(incident: str) -> Observation:
     with opened(FIXTURES / f"{incident}.tar.zst") as bundle:
-        evidence, coverage = pipeline.seen(bundle)
-        diagnosis = diagnose(pipeline.case(bundle, evidence, coverage), rule_loader.shipped(), Stamp("r", "now"))
+        evidence, coverage = case_from_bundle.seen(bundle)
+        diagnosis = diagnose(
+            case_from_bundle.case(bundle, evidence, coverage), rule_loader.shipped(), Stamp("r", "now")
+        )
     return Observation(evidence, {check.id: check.status for check in diagnosis.checks}, {}, 0.0, 10.0)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_loader import shipped
@@ -18,8 +18,8 @@ from latdoctor.incident.sop.clock import StageState
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.report.html import diagnosis_page, incident_page
+from latdoctor.report.html.page_inputs import AFTER, AT_WORST, BEFORE, ONLY, Snapshot
 from latdoctor.report.html.page_model import Page
-from latdoctor.report.html.snapshots import AFTER, AT_WORST, BEFORE, ONLY, Snapshot
 from tests.incident.scenarios import BEGAN, promo_rush
 
 INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
@@ -29,8 +29,8 @@ INCIDENTS = Path(__file__).parents[2] / "fixtures" / "incidents"
 def looked(name: str) -> tuple[Diagnosis, Evidence]:
     """What is seen in a saved incident, and its diagnosis."""
     with opened(INCIDENTS / name) as bundle:
-        evidence, coverage = pipeline.seen(bundle)
-        case = pipeline.case(bundle, evidence, coverage)
+        evidence, coverage = case_from_bundle.seen(bundle)
+        case = case_from_bundle.case(bundle, evidence, coverage)
         return diagnose(case, shipped(), Stamp("d1a9", "2026-11-22T06:50:10+00:00")), evidence
 
 

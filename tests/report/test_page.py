@@ -25,7 +25,8 @@ from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from latdoctor.report import machine_formats
 from latdoctor.report.diagnosis_text import EvidenceKind, EvidenceLine, TierLine
-from latdoctor.report.html import diagnosis_page, incident_page, measurements, render
+from latdoctor.report.html import diagnosis_page, incident_page, measurement_charts, render
+from latdoctor.report.html.page_inputs import AFTER, AT_WORST, Snapshot, chosen, unix
 from latdoctor.report.html.page_model import (
     AnswerLine,
     Bars,
@@ -47,7 +48,6 @@ from latdoctor.report.html.page_model import (
     Table,
     Tone,
 )
-from latdoctor.report.html.snapshots import AFTER, AT_WORST, Snapshot, chosen, unix
 from latdoctor.sanitize import clean
 from tests.cli.running import run
 from tests.incident.scenarios import RUN, Log, carried_out, diagnosed, long, promo_rush
@@ -111,7 +111,7 @@ def small(text: str) -> Page:
     record = CauseRecord(text, text, 0.9, True, text, (text,), (text,), (text,))
     event = msgspec.structs.replace(pages.told().looks[0], causes=(record,))
     contents = {
-        "charts": measurements.ChartRows(((bars, Missing(text, text)), (lines,)), marks),
+        "charts": measurement_charts.ChartRows(((bars, Missing(text, text)), (lines,)), marks),
         "causes": diagnosis_page.Causes(text, (card,), None, table, (text,)),
         "recorded_causes": event,
         "checks": diagnosis_page.Checks(evidence, (tier,)),

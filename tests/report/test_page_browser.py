@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from latdoctor.report.html import render, time_series
-from latdoctor.report.html.measurements import ChartRows
+from latdoctor.report.html.measurement_charts import ChartRows
+from latdoctor.report.html.page_inputs import Period
 from latdoctor.report.html.page_model import Page, Section, Tone
-from latdoctor.report.html.snapshots import Period
 from tests.report import pages
 from tests.report.browser import DESK, DRAWN, OVERFLOWING, PHONE, Browser, Tab, browsing, must_be_drawn, must_be_quiet
 from tests.report.test_page import HOSTILE

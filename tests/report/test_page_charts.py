@@ -12,6 +12,7 @@ from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Rea
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Timeline
 from latdoctor.report.html import chart_tables, charts, distributions, incident_page, time_series
+from latdoctor.report.html.page_inputs import Snapshot
 from latdoctor.report.html.page_model import (
     Bars,
     Group,
@@ -27,7 +28,6 @@ from latdoctor.report.html.page_model import (
     StageTrack,
     Waterfall,
 )
-from latdoctor.report.html.snapshots import Snapshot
 from tests.incident.scenarios import long
 from tests.report import pages
 

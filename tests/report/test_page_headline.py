@@ -15,9 +15,9 @@ import pytest
 from latdoctor.report.answer import answer
 from latdoctor.report.fit_to_screen import Rank
 from latdoctor.report.html import charts, diagnosis_page, incident_page, render
-from latdoctor.report.html.measurements import ChartRows
+from latdoctor.report.html.measurement_charts import ChartRows
+from latdoctor.report.html.page_inputs import BEFORE, Period
 from latdoctor.report.html.page_model import Highlight, Line, Lines, Missing, Page
-from latdoctor.report.html.snapshots import BEFORE, Period
 from latdoctor.report.html.time_series import LATENCY, chart
 from latdoctor.report.vital_signs import headline_latency, phrase
 from tests.cli.running import run

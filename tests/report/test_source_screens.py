@@ -16,9 +16,9 @@ from latdoctor.collectors.promql.recognise_monitoring_server import (
     ScrapedService,
     watched,
 )
-from latdoctor.report import preflight, targets
+from latdoctor.report import preflight, target_list
 from latdoctor.report.fit_to_screen import Line
-from latdoctor.report.targets import ConfiguredTarget, FoundServer, TargetList
+from latdoctor.report.target_list import ConfiguredTarget, FoundServer, TargetList
 
 FOLDER = Path(__file__).parent / "golden"
 SERVICES = tuple(ScrapedService(f"chat-{name}", f"10.2.0.{name}:8000", ("vLLM",)) for name in range(1, 7))
@@ -63,10 +63,10 @@ SCREENS: dict[str, Callable[[], Sequence[Line]]] = {
     "preflight-page": lambda: preflight.screen([PAGE, NVML, PROC, *GIVEN]),
     "preflight-ready": lambda: preflight.screen([PAGE, PROC, *GIVEN]),
     "preflight-many": lambda: preflight.screen([*[NVML] * 20, *GIVEN]),
-    "targets-monitoring": lambda: targets.screen(_targets(0, [VLLM, OTHER], PROMETHEUS, ALERTMANAGER)),
-    "targets-prometheus-only": lambda: targets.screen(_targets(0, [], PROMETHEUS)),
-    "targets-none": lambda: targets.screen(_targets(0, [])),
-    "targets-many": lambda: targets.screen(_targets(30, [VLLM] * 3, PROMETHEUS)),
+    "targets-monitoring": lambda: target_list.screen(_targets(0, [VLLM, OTHER], PROMETHEUS, ALERTMANAGER)),
+    "targets-prometheus-only": lambda: target_list.screen(_targets(0, [], PROMETHEUS)),
+    "targets-none": lambda: target_list.screen(_targets(0, [])),
+    "targets-many": lambda: target_list.screen(_targets(30, [VLLM] * 3, PROMETHEUS)),
 }
 
 

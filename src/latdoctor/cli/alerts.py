@@ -109,7 +109,7 @@ def write(to: To, names: Names = None, slo: options.Slo = None, slo_errors: opti
 
 
 def _slo(slo: str | None, errors: str | None) -> tuple[float | None, float | None]:
-    from latdoctor.cli.collect_options import value
+    from latdoctor.cli.resolve_request import value
     from latdoctor.units import parse_share, parse_span
 
     return (

@@ -13,7 +13,7 @@ from latdoctor.cli import options
 from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions
 
 if TYPE_CHECKING:
-    from latdoctor.cli.collect_options import CollectedEvidence
+    from latdoctor.cli.resolve_request import CollectedEvidence
     from latdoctor.diagnosis.diagnose import Case
 
 app = typer.Typer(help="The normal values of a healthy target.", no_args_is_help=True)
@@ -37,12 +37,12 @@ def record(
 
     Exit codes: 0 recorded · 1 a source that was requested could not be read · 2 usage, or an invalid bundle.
     """
+    from latdoctor.case_from_bundle import case
     from latdoctor.cli.collect_and_diagnose import compared, now, seen
-    from latdoctor.cli.collect_options import check_no_sources_beside, check_sources_read, print_gaps, print_left_out
     from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.resolve_request import check_no_sources_beside, check_sources_read, print_gaps, print_left_out
     from latdoctor.errors import OperationError
     from latdoctor.evidence import baseline as baselines
-    from latdoctor.pipeline import case
     from latdoctor.sanitize import counted
 
     check_no_sources_beside(bundle, sources)
@@ -85,7 +85,7 @@ def _warn_if_unhealthy(case: Case) -> None:
 @contextmanager
 def _collected(bundle: Path | None, sources: options.SourceOptions) -> Iterator[CollectedEvidence]:
     from latdoctor.cli.collect_and_diagnose import collect_evidence
-    from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence, check_no_collect_options
+    from latdoctor.cli.resolve_request import BaselineNeed, CollectedEvidence, check_no_collect_options
     from latdoctor.evidence.bundle_files import opened
 
     if bundle is None:
@@ -138,13 +138,13 @@ def compare(
     """
     from dataclasses import replace
 
+    from latdoctor.case_from_bundle import case
     from latdoctor.cli.collect_and_diagnose import rule_set, seen, stamp
-    from latdoctor.cli.collect_options import check_no_sources_beside, check_sources_read, print_gaps
     from latdoctor.cli.print_comparison import print_comparison
+    from latdoctor.cli.resolve_request import check_no_sources_beside, check_sources_read, print_gaps
     from latdoctor.diagnosis.diagnose import diagnose
     from latdoctor.evidence import baseline as baselines
     from latdoctor.evidence.diff import differences, values
-    from latdoctor.pipeline import case
     from latdoctor.report.comparison_screen import ComparedPair
 
     check_no_sources_beside(bundle, sources)

@@ -13,7 +13,7 @@ from latdoctor.cli import options
 from latdoctor.cli.options import SourceOptions
 
 if TYPE_CHECKING:
-    from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence
+    from latdoctor.cli.resolve_request import BaselineNeed, CollectedEvidence
 
 
 @options.source_options()
@@ -32,9 +32,9 @@ def collect(
 
     Exit codes: 0 saved · 1 nothing that was requested could be read · 2 usage, or an invalid baseline.
     """
-    from latdoctor.cli.collect_options import BaselineNeed, print_gaps
     from latdoctor.cli.console import notice
     from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.resolve_request import BaselineNeed, print_gaps
     from latdoctor.evidence.bundle_files import must_be_new
     from latdoctor.sanitize import clean, counted
 
@@ -54,7 +54,7 @@ def collect_or_open(path: Path | None, sources: SourceOptions, need: BaselineNee
     from dataclasses import replace
 
     from latdoctor.cli.collect_and_diagnose import collect_evidence
-    from latdoctor.cli.collect_options import (
+    from latdoctor.cli.resolve_request import (
         CollectedEvidence,
         check_no_collect_options,
         check_no_sources_beside,
@@ -81,7 +81,7 @@ def save_collected(collected: CollectedEvidence, path: Path, *, redact: bool) ->
     from dataclasses import replace
 
     from latdoctor import __version__
-    from latdoctor.cli.collect_options import CollectedEvidence, check_sources_read, redact_collected
+    from latdoctor.cli.resolve_request import CollectedEvidence, check_sources_read, redact_collected
     from latdoctor.evidence.bundle_files import save
     from latdoctor.evidence.model import Evidence
     from latdoctor.evidence.redaction.redactor import Redactor

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from latdoctor import pipeline
-from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence, Source, check_sources_read, resolve_request
+from latdoctor import case_from_bundle
 from latdoctor.cli.console import notice_console, progress, progress_line
 from latdoctor.cli.options import SourceOptions
+from latdoctor.cli.resolve_request import BaselineNeed, CollectedEvidence, Source, check_sources_read, resolve_request
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import progress_listener
 from latdoctor.collectors.runner import SystemClock, collect_bundle
@@ -57,7 +57,7 @@ def collect_evidence(sources: SourceOptions, need: BaselineNeed = BaselineNeed.R
 def seen(bundle: Bundle) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Parse a bundle and derive readings, with progress on stderr."""
     with progress_line() as show, progress_listener(show):
-        return pipeline.seen(bundle)
+        return case_from_bundle.seen(bundle)
 
 
 def compared() -> frozenset[str]:
@@ -79,7 +79,7 @@ def case_of(bundle: Bundle, requested: tuple[Source, ...] = ()) -> Case:
     """The input of a diagnosis of `bundle`. Raises OperationError where no requested source could be read."""
     evidence, coverage = seen(bundle)
     check_sources_read(CollectedEvidence(bundle, requested), evidence, consequence="so there is nothing to diagnose")
-    return pipeline.case(bundle, evidence, coverage)
+    return case_from_bundle.case(bundle, evidence, coverage)
 
 
 def stamp() -> Stamp:

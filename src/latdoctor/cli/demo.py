@@ -155,9 +155,9 @@ def _run(seed: int, keep: Path | None, machine: BusyMachine) -> int:
 def _incident(session: _Session, begun: float, incident: float, keep: Path | None, machine: BusyMachine) -> int:
     """Diagnoses the healthy server, then the incident, and runs the playbook. Returns the exit code."""
     from latdoctor import __version__
+    from latdoctor.case_from_bundle import remedy_of
     from latdoctor.cli.collect_and_diagnose import diagnosis_of, rule_set
     from latdoctor.evidence.bundle_files import save
-    from latdoctor.pipeline import remedy_of
     from latdoctor.report import console
 
     _until(begun + SETTLING)

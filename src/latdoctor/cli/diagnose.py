@@ -14,8 +14,11 @@ from latdoctor.cli.collect import collect_or_open, save_collected
 from latdoctor.cli.options import SourceOptions
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from latdoctor.cli.incident_journaling import IncidentSelector
     from latdoctor.diagnosis.result import Diagnosis
+    from latdoctor.evidence.bundle import Artifact
     from latdoctor.evidence.model import Evidence
 
 
@@ -122,10 +125,17 @@ class _DiagnoseOptions:
     html: Path | None = None
 
 
-def two_engines(evidence: Evidence) -> tuple[str, str] | None:
-    """The two timed engines of the evidence, by name; None for any other number of them."""
-    timed = {one.subject for one in evidence.readings if one.signal == "engine.compute.median"}
-    engines = sorted(timed)
+def _two_alike(evidence: Evidence, artifacts: Sequence[Artifact]) -> tuple[str, str] | None:
+    """Two engines or two results of load tests that were given together, to be compared."""
+    return two_engines(evidence, artifacts) or two_results(evidence)
+
+
+def two_engines(evidence: Evidence, artifacts: Sequence[Artifact]) -> tuple[str, str] | None:
+    """The two timed engines of the evidence, in the order of their files; None for any other number of them."""
+    order = {artifact.name: number for number, artifact in enumerate(artifacts)}
+    timed = [one for one in evidence.readings if one.signal == "engine.compute.median"]
+    timed.sort(key=lambda one: order.get(one.origin.artifact if one.origin else "", len(order)))
+    engines = list(dict.fromkeys(one.subject for one in timed))
     return (engines[0], engines[1]) if len(engines) == 2 else None
 
 
@@ -153,10 +163,10 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
 
     from latdoctor import output_file
     from latdoctor.cli.collect_and_diagnose import case_of, exit_code, rule_set, stamp
-    from latdoctor.cli.collect_options import BaselineNeed
     from latdoctor.cli.incident_journaling import record_diagnosis, record_unreadable
     from latdoctor.cli.incidents import print_similar_incident
     from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.resolve_request import BaselineNeed
     from latdoctor.diagnosis.diagnose import diagnose as diagnose_case
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle_files import must_be_new
@@ -180,7 +190,7 @@ def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _
 
             compared = compare_with_bundle(case, diagnosis, how.against, chosen, sources)
             diagnosis = structs.replace(diagnosis, against=compared)
-        elif pair := how.between or two_engines(case.evidence) or two_results(case.evidence):
+        elif pair := how.between or _two_alike(case.evidence, kept.bundle.artifacts):
             from latdoctor.cli.diagnose_compare import compare_subjects
 
             diagnosis = structs.replace(diagnosis, against=compare_subjects(case, pair, chosen))

@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from latdoctor.cli.collect_and_diagnose import case_of, stamp
-from latdoctor.cli.collect_options import with_slo_options
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.options import SourceOptions
+from latdoctor.cli.resolve_request import with_slo_options
 from latdoctor.diagnosis.comparison import against
 from latdoctor.diagnosis.diagnose import Case, diagnose
 from latdoctor.diagnosis.result import Against, Diagnosis

@@ -17,11 +17,11 @@ from rich.live import Live
 from rich.text import Text
 
 from latdoctor.cli.collect_and_diagnose import diagnosis_of, exit_code
-from latdoctor.cli.collect_options import BaselineNeed, CollectedEvidence, resolve_request
 from latdoctor.cli.console import notice_console, result_console
 from latdoctor.cli.incident_journaling import ChangeRecorder
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
 from latdoctor.cli.options import SourceOptions
+from latdoctor.cli.resolve_request import BaselineNeed, CollectedEvidence, resolve_request
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
 from latdoctor.collectors.piped_input import is_stream

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
 from latdoctor.diagnosis import document
 from latdoctor.diagnosis.diagnose import Case
 from latdoctor.diagnosis.result import Diagnosis
@@ -15,8 +15,8 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.incident.timeline_model import DiagnosisEvent, Timeline
 from latdoctor.output_file import write_new
 from latdoctor.report.html import diagnosis_page, incident_page, render
+from latdoctor.report.html.page_inputs import BEFORE, ONLY, Snapshot, chosen, unix
 from latdoctor.report.html.page_model import Page
-from latdoctor.report.html.snapshots import BEFORE, ONLY, Snapshot, chosen, unix
 
 MAX_DOCUMENT = 64 << 20  # bytes of a stored diagnosis
 
@@ -37,7 +37,7 @@ def of_diagnosis(case: Case, diagnosis: Diagnosis, other: Path | None = None) ->
     if other is None:
         return diagnosis_page.of_diagnosis(diagnosis, (this,))
     with opened(other) as bundle:
-        evidence, _ = pipeline.seen(bundle)
+        evidence, _ = case_from_bundle.seen(bundle)
         before = Snapshot(BEFORE, None, evidence, bundle.context.slo_p99, bundle.window.end)
         return diagnosis_page.of_diagnosis(diagnosis, (before, this))
 
@@ -62,7 +62,7 @@ def _snapshot(name: str, event: DiagnosisEvent, folder: Path) -> Snapshot:
         whys.append(f"the diagnosis of {event.at} cannot be read again: {_reason(error)}")
     try:
         with opened(_kept(event.bundle, folder)) as bundle:
-            evidence, _ = pipeline.seen(bundle)
+            evidence, _ = case_from_bundle.seen(bundle)
             slo = bundle.context.slo_p99
     except (OSError, ValueError, LatdoctorError) as error:
         whys.append(f"the evidence of {event.at} cannot be read again: {_reason(error)}")

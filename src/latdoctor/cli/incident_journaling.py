@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from latdoctor.cli.collect_options import CollectedEvidence, unread_reason
 from latdoctor.cli.console import notice
+from latdoctor.cli.resolve_request import CollectedEvidence, unread_reason
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.http.safe_address import mask_credentials

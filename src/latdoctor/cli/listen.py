@@ -14,10 +14,16 @@ from typing import Annotated
 
 import typer
 
-from latdoctor import pipeline
+from latdoctor import case_from_bundle
 from latdoctor.cli import options
 from latdoctor.cli.collect_and_diagnose import rule_set, stamp
-from latdoctor.cli.collect_options import (
+from latdoctor.cli.config_file import TargetSettings, configuration
+from latdoctor.cli.console import notice
+from latdoctor.cli.diagnose_watch import pause_of
+from latdoctor.cli.interrupt import ended_by_sigterm
+from latdoctor.cli.notifier import notifying
+from latdoctor.cli.options import SourceOptions
+from latdoctor.cli.resolve_request import (
     BaselineNeed,
     CollectedEvidence,
     ResolvedRequest,
@@ -26,12 +32,6 @@ from latdoctor.cli.collect_options import (
     unread_reason,
     unread_sources,
 )
-from latdoctor.cli.config_file import TargetSettings, configuration
-from latdoctor.cli.console import notice
-from latdoctor.cli.diagnose_watch import pause_of
-from latdoctor.cli.interrupt import ended_by_sigterm
-from latdoctor.cli.notifier import notifying
-from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.sop import Sops
 from latdoctor.cli.sop_incident import procedures
 from latdoctor.collectors import COLLECTORS
@@ -116,7 +116,7 @@ class ServiceMonitor:
         bundle = collect_bundle(COLLECTORS, request.request, request.context, self._clock, baseline=request.baseline)
         whole = with_previous_pages(bundle, self._before)
         self._before = bundle
-        evidence, _ = pipeline.seen(whole)
+        evidence, _ = case_from_bundle.seen(whole)
         observation = CollectedEvidence(bundle, request.named)
         if self._note_readability(incident, observation, evidence):  # otherwise the time stays unmeasured
             sampled = sample_of(evidence, _window(whole, request), request.context.slo_p99)
@@ -155,10 +155,10 @@ class ServiceMonitor:
 
     def _diagnosis(self, observation: CollectedEvidence) -> Diagnosis | None:
         """None where no named source could be read."""
-        evidence, coverage = pipeline.seen(observation.bundle)
+        evidence, coverage = case_from_bundle.seen(observation.bundle)
         if _nothing_read(observation, evidence):
             return None
-        return diagnose(pipeline.case(observation.bundle, evidence, coverage), self._rules, stamp())
+        return diagnose(case_from_bundle.case(observation.bundle, evidence, coverage), self._rules, stamp())
 
 
 _WORDS = {

@@ -10,7 +10,7 @@ from latdoctor.cli.options import OutputFormat, OutputOption
 
 if TYPE_CHECKING:
     from latdoctor.cli.config_file import TargetSettings
-    from latdoctor.report.targets import ConfiguredTarget, TargetList
+    from latdoctor.report.target_list import ConfiguredTarget, TargetList
 
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Everything, not only what fits one screen.")]
 
@@ -45,7 +45,7 @@ def targets(verbose: Verbose = False, output: OutputOption = OutputFormat.TEXT) 
     Exit codes: 0 listed · 2 an invalid configuration.
     """
     from latdoctor.cli.console import result_console
-    from latdoctor.report.targets import print_targets
+    from latdoctor.report.target_list import print_targets
 
     print_targets(_targets(), result_console(), as_json=output is OutputFormat.JSON, verbose=verbose)
 
@@ -56,7 +56,7 @@ def _targets() -> TargetList:
     from latdoctor.cli.console import progress
     from latdoctor.collectors.prometheus.discovery import discover
     from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringServer, api_root, identify
-    from latdoctor.report.targets import FoundServer, TargetList
+    from latdoctor.report.target_list import FoundServer, TargetList
 
     configured = tuple(map(_configured, config_file.targets().values()))
     with progress("probing local ports", takes_time=False):
@@ -77,7 +77,7 @@ def _targets() -> TargetList:
 def _configured(settings: TargetSettings) -> ConfiguredTarget:
     """Its sources without credentials."""
     from latdoctor.http.safe_address import mask_credentials
-    from latdoctor.report.targets import ConfiguredTarget
+    from latdoctor.report.target_list import ConfiguredTarget
 
     urls = (*settings.server, *([settings.prometheus] if settings.prometheus else []))
     return ConfiguredTarget(settings.name, (*map(mask_credentials, urls), *map(str, settings.files)))

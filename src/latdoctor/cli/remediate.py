@@ -9,19 +9,19 @@ from typing import Annotated
 
 import typer
 
+from latdoctor.case_from_bundle import kept
 from latdoctor.cli import options
-from latdoctor.cli.collect_options import settings_of
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions, VerboseOption
 from latdoctor.cli.remediate_targets import access_again, settings_for
 from latdoctor.cli.remediation_session import each, labelled_result, print_results
+from latdoctor.cli.resolve_request import settings_of
 from latdoctor.errors import UsageError
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
-from latdoctor.pipeline import kept
 from latdoctor.remediation import run_history
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.rollback import OpenTarget, recover_run, roll_back_run

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from latdoctor.cli.collect_options import ResolvedRequest
 from latdoctor.cli.config_file import TargetSettings, targets
 from latdoctor.cli.console import notice
+from latdoctor.cli.resolve_request import ResolvedRequest
 from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.http.client import Secret

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import typer
 
+from latdoctor.case_from_bundle import kept, observer, pages_for, remedy_of
 from latdoctor.cli import incident_journaling
 from latdoctor.cli.collect_and_diagnose import rule_set
-from latdoctor.cli.collect_options import ResolvedRequest, resolve_request, settings_of
 from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.console import notice, notice_console, result_console
 from latdoctor.cli.interrupt import stoppable
@@ -28,6 +28,7 @@ from latdoctor.cli.remediate_targets import (
     choose_targets,
     limit_to_named,
 )
+from latdoctor.cli.resolve_request import ResolvedRequest, resolve_request, settings_of
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.document import parse_diagnosis
@@ -37,7 +38,6 @@ from latdoctor.incident.recorder import unreadable_as_error
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
-from latdoctor.pipeline import kept, observer, pages_for, remedy_of
 from latdoctor.remediation import run_history
 from latdoctor.remediation.executor import execute
 from latdoctor.remediation.planner import DiagnosisRef, Plan, PlanRequest, build_plan

@@ -20,6 +20,7 @@ from latdoctor.detectors.derived_readings import (
     process_starts,
     quotients,
 )
+from latdoctor.detectors.engine_comparison import compare_engines
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.latency_modes import latency_modes
 from latdoctor.detectors.littles_law import drop_inconsistent_queues
@@ -29,7 +30,6 @@ from latdoctor.detectors.periodicity import latency_pulses
 from latdoctor.detectors.quantiles import quantiles
 from latdoctor.detectors.replica_outliers import compare_replicas
 from latdoctor.detectors.tail_attribution import tail_shares
-from latdoctor.detectors.tensorrt_engines import compare_engines
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]

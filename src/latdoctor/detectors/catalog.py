@@ -11,6 +11,7 @@ from latdoctor.detectors.batch_size_modes import SIGNAL as SIZES
 from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RATIO
 from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
 from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WORDS
+from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN
@@ -21,7 +22,6 @@ from latdoctor.detectors.quantiles import MEAN, QUANTILES
 from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
 from latdoctor.detectors.tail_attribution import DERIVED as TAIL
 from latdoctor.detectors.tail_attribution import STAGE as STAGES
-from latdoctor.detectors.tensorrt_engines import DERIVED as ENGINES
 from latdoctor.evidence.catalogue import SignalKind, catalogue
 
 SignalSet = frozenset[str]

@@ -9,6 +9,7 @@ from dataclasses import replace as replaced
 
 from msgspec import Struct
 
+from latdoctor.case_from_bundle import case, seen
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Collector
 from latdoctor.diagnosis.codes import AnswerKind, Level
@@ -21,7 +22,6 @@ from latdoctor.evaluation.variants import BEFORE, PLAIN, Variant, variants
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.model import Evidence
-from latdoctor.pipeline import case, seen
 
 _STAMP = Stamp("bench", "")
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from latdoctor.evaluation.baselines.metric_to_cause import CauseMapping
+from latdoctor.evaluation.baselines.learned_cause_mapping import CauseMapping
 from latdoctor.evaluation.calibration import Fit
 from latdoctor.evaluation.scoring import (
     OURSELVES,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from latdoctor.case_from_bundle import seen
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Collector
 from latdoctor.collectors.prometheus import scrape
@@ -18,7 +19,6 @@ from latdoctor.evidence import baseline as baselines
 from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.model import Gap, Window
 from latdoctor.gap_code import GapCode
-from latdoctor.pipeline import seen
 
 HOST = "host"
 PAGES = "prometheus"

@@ -16,7 +16,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
-from latdoctor.journal import sqlite_recovery
+from latdoctor.journal import unfinished_write
 from latdoctor.journal.entry import LARGEST_BODY, JournalError
 from latdoctor.journal.state_dir import fsync_directory
 from latdoctor.sanitize import clean
@@ -110,8 +110,8 @@ def read(path: Path, ask: Callable[[sqlite3.Connection], T], nothing: T) -> T:
             if not _has_content(path):
                 return nothing
             # SQLite would open a rollback journal that it finds, and as root change its owner.
-            if sqlite_recovery.exists(path):
-                image = sqlite_recovery.snapshot(path)
+            if unfinished_write.exists(path):
+                image = unfinished_write.snapshot(path)
                 if image is not None:
                     return _read_image(image, path, ask, nothing)
                 continue

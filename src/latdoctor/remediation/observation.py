@@ -68,11 +68,14 @@ def evaluate_any(condition: Condition, observation: Observation, before: SignalV
     return _combined(condition, observation, before, (HOLDS, UNKNOWN, FAILS))
 
 
+_CLEARED = {"clear": "yes", "fired": "no, it still fires"}
+
+
 def evaluate_cleared(finding: str, observation: Observation) -> ConditionResult:
     """Whether a finding is clear. A finding that was not evaluated is unknown."""
     status = observation.findings.get(finding, "not-evaluated")
     cleared = {"clear": HOLDS, "fired": FAILS}.get(status, UNKNOWN)
-    return ConditionResult(f"{finding} clear", cleared, status.replace("-", " "))
+    return ConditionResult(f"{finding} cleared", cleared, _CLEARED.get(status, "not evaluated"))
 
 
 def left_signals(conditions: Iterable[Condition]) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.playbook import facts
-from latdoctor.report.subject_names import part_of_service, shortened
+from latdoctor.report.subject_names import part_of_service, shortened, subject_name
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.report.vital_signs import file_noun, harm, measured
 from latdoctor.units import percent
@@ -34,7 +34,7 @@ _INDENT = 6  # of evidence below a cause
 _MAX_CAUSES = 3
 _MAX_EVIDENCE = 4
 _MANY_SIGNALS = 10  # that a file does not show: a whole side of the service is missing in it
-_THAN = 28  # columns of the name of what is compared with
+_THAN = 34  # columns of the name of what is compared with
 _MIN_MOVED, _MAX_MOVED = 3, 8  # other changes in a comparison
 _NEAR = 0.25  # a rival at least this probable is worth a line
 _ADDRESS = re.compile(r"[\w.\[\]:-]+:\d{1,5}")
@@ -87,9 +87,9 @@ def _comparison(diagnosis: Diagnosis) -> Iterator[Line]:
         pair = diagnosis.against
         was, now = (verdict.level for verdict in pair.contrast.verdicts)
         of_files = pair.name == "now"  # else of two subjects of one observation
-        than = shortened(PurePath(pair.than).name if of_files else pair.than, _THAN)
+        than = shortened(PurePath(pair.than).name if of_files else subject_name(pair.than), _THAN)
         level = f" ({was})" if of_files and was != now else ""
-        name = "" if of_files else f"{shortened(pair.name, _THAN)} "
+        name = "" if of_files else f"{shortened(subject_name(pair.name), _THAN)} "
         text = f"{comparison_screen.headline(speed)}, {name}against {than}{level}"
         for number, line in enumerate(wrapped(text, "", "  ")[:2]):
             yield Line(line, comparison_screen.STYLE[speed.pace], continued=number > 0)
@@ -100,7 +100,8 @@ def _moved(diagnosis: Diagnosis) -> Iterator[Line]:
     if diagnosis.against and diagnosis.against.speed:
         from latdoctor.report import comparison_screen
 
-        label = "Gone" if diagnosis.against.name == "now" else "Only in the other"
+        of_files = diagnosis.against.name == "now"
+        label = "Gone" if of_files else f"Only in {shortened(subject_name(diagnosis.against.than), _THAN)}"
         for shift in diagnosis.against.contrast.causes:
             if shift.before and shift.before.named and not (shift.after and shift.after.named):
                 title = shortened(shift.title, WIDTH - len(label) - 4)
@@ -126,6 +127,8 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
             yield from _evidence_lines(rival, "    or: ")
         return
     yield from _unknown_cause(diagnosis, checks)
+    if diagnosis.against and diagnosis.against.name != "now":
+        return  # the changes show the numbers of each; those of both together would mix them
     yield from (Line(text, continued=text.startswith("   ")) for text in measured(diagnosis))
 
 

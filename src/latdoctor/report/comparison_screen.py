@@ -43,7 +43,7 @@ _NAMES = {
     "kv.preemption_rate": "preemptions",
     "gc.time_share": "time in garbage collection",
     "dependency.time.mean": "mean time of the dependency",
-    "gpu.sm_clock_ratio": "SM clock over its maximum",
+    "gpu.sm_clock_ratio": "SM clock, share of its maximum",
     "gpu.temperature": "GPU temperature",
     "gpu.power": "GPU power",
     "gpu.utilization": "GPU utilization",

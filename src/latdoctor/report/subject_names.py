@@ -25,7 +25,8 @@ def part_of_service(cause: RankedCause, diagnosis: Diagnosis) -> str:
 def subject_name(subject: str) -> str:
     """`GPU 1` of `gpu/1`, `replica 0` of `replica/0@127.0.0.1:8000`."""
     kind, _, name = subject.partition("/")
-    return f"{_noun(kind)} {shortened(name.partition('@')[0])}" if name else subject
+    name = name.partition("@")[0].removesuffix(".engine").removesuffix(".onnx")
+    return f"{_noun(kind)} {shortened(name)}" if name else subject
 
 
 def _noun(kind: str) -> str:

@@ -307,7 +307,7 @@ def _joined(phrases: Sequence[str], most: int) -> Iterator[str]:
 
 def _meaning(busy: float) -> str:
     if busy >= _BUSY:
-        return ": it is compute-bound, not waiting for the host"
+        return ": the GPU is the limit, not the host"
     return ": most of the time it waits for work" if busy < _IDLE else ""
 
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.host import COLLECTOR
 from latdoctor.collectors.host import collector as host
-from latdoctor.collectors.host import samples as host_samples
-from latdoctor.collectors.host.samples import HostSample
+from latdoctor.collectors.host import proc_snapshot as host_samples
+from latdoctor.collectors.host.proc_snapshot import HostSample
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue

@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.collectors import input_files
 from latdoctor.collectors.base import CollectRequest, CollectResult
-from latdoctor.collectors.torch_trace import COLLECTOR, reader
+from latdoctor.collectors.torch_trace import COLLECTOR, read_traces
 from latdoctor.errors import SourceError
 from tests.collectors.torch_trace.synthetic_traces import document, launched
 
@@ -86,7 +86,7 @@ def test_a_folder_of_very_many_traces_is_capped(tmp_path: Path, monkeypatch: pyt
 
 
 def test_too_many_events_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "MAX_KEPT", 10)
+    monkeypatch.setattr(read_traces, "MAX_KEPT", 10)
     [artifact] = collect(put(tmp_path / "large.json", document(launched(20)))).artifacts
     with pytest.raises(SourceError, match="more than the 10 GPU events"):
         COLLECTOR.parse((artifact,))

@@ -13,7 +13,7 @@ import pytest
 
 from latdoctor.collectors.base import CollectRequest, progress_listener
 from latdoctor.collectors.torch_trace import COLLECTOR, parallel
-from latdoctor.collectors.torch_trace import reader as reading
+from latdoctor.collectors.torch_trace import read_traces as reading
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
 from latdoctor.collectors.torch_trace.parallel import ChildProcess
 from latdoctor.errors import SourceError

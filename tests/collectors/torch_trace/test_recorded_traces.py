@@ -12,7 +12,7 @@ import pytest
 
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.torch_trace import COLLECTOR, disk_spill, event_names, parallel
-from latdoctor.collectors.torch_trace import reader as reading
+from latdoctor.collectors.torch_trace import read_traces as reading
 from latdoctor.collectors.torch_trace.events import EventArgs, TraceEvent
 from latdoctor.collectors.torch_trace.json_stream import KinetoReader
 from latdoctor.collectors.torch_trace.name_table import layer_class

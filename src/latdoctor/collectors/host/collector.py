@@ -23,8 +23,8 @@ from latdoctor.collectors.host import NAME, cgroup_limits
 from latdoctor.collectors.host import machine as host_node
 from latdoctor.collectors.host import process as host_process
 from latdoctor.collectors.host.cgroup_paths import cgroup_folders
+from latdoctor.collectors.host.proc_snapshot import read_samples, take_sample
 from latdoctor.collectors.host.sample_window import SampleWindow, SignalGroup
-from latdoctor.collectors.host.samples import read_samples, take_sample
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window, to_json

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from latdoctor.collectors.host.cgroup_limits import quota_of
 from latdoctor.collectors.host.machine import STAT, processors, worked
+from latdoctor.collectors.host.proc_snapshot import HostSample
 from latdoctor.collectors.host.sample_window import (
     HostValue,
     SampleWindow,
@@ -20,7 +21,6 @@ from latdoctor.collectors.host.sample_window import (
     text_of,
     unread_error,
 )
-from latdoctor.collectors.host.samples import HostSample
 from latdoctor.collectors.proc_pid_stat import ProcessStat, parse_stat
 from latdoctor.errors import SourceError
 from latdoctor.gap_code import GapCode

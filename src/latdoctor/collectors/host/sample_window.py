@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from latdoctor.collectors.host.samples import HostSample
+from latdoctor.collectors.host.proc_snapshot import HostSample
 from latdoctor.errors import SourceError
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean

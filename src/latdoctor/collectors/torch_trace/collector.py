@@ -43,7 +43,7 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     # Linear algebra is not used, and would have a thread for each processor as soon as numpy is loaded.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     # Imported here: it loads numpy, and only a trace needs that.
-    from latdoctor.collectors.torch_trace.reader import read_trace, read_traces, subject_of
+    from latdoctor.collectors.torch_trace.read_traces import read_trace, read_traces, subject_of
 
     if len(artifacts) == 1:
         return read_trace(artifacts[0])

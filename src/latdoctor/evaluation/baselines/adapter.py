@@ -19,8 +19,7 @@ from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis import rule_loader
 from latdoctor.errors import BundleError, OperationError
 from latdoctor.evaluation.baselines.inputs import by_metric, scraped, signals
-from latdoctor.evaluation.baselines.methods import BaselineMethod, MetricScores, Signals, scored
-from latdoctor.evaluation.baselines.metric_to_cause import (
+from latdoctor.evaluation.baselines.learned_cause_mapping import (
     CauseMapping,
     Prior,
     TrainingRun,
@@ -29,6 +28,7 @@ from latdoctor.evaluation.baselines.metric_to_cause import (
     named,
     refitted,
 )
+from latdoctor.evaluation.baselines.methods import BaselineMethod, MetricScores, Signals, scored
 from latdoctor.evaluation.method_comparison import CauseRanker, RankingMethod
 from latdoctor.evaluation.scoring import MethodInput
 from latdoctor.evaluation.store import RecordedRun

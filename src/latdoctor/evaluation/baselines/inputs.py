@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
+from latdoctor.case_from_bundle import seen
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.prometheus import exposition
 from latdoctor.collectors.runner import parse_bundle
@@ -18,8 +19,8 @@ from latdoctor.detectors.catalog import derivable_signals
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.metrics_page_model import MetricsPage
 from latdoctor.dialects.model import Rule
+from latdoctor.evaluation.baselines.learned_cause_mapping import Prior
 from latdoctor.evaluation.baselines.methods import Signals
-from latdoctor.evaluation.baselines.metric_to_cause import Prior
 from latdoctor.evaluation.ground_truth import TimeRange
 from latdoctor.evaluation.store import RecordedRun
 from latdoctor.evaluation.variants import PAGES, slice_bundle
@@ -27,7 +28,6 @@ from latdoctor.evidence.bundle import Artifact, Bundle
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.diff import values
 from latdoctor.evidence.model import Labels
-from latdoctor.pipeline import seen
 
 if TYPE_CHECKING:
     import numpy as np

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from latdoctor.case_from_bundle import because, case, kept, observer, pages_for, remedy_of, seen
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.runner import SystemClock, collect_bundle
@@ -26,7 +27,6 @@ from latdoctor.http.client import Secret
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
-from latdoctor.pipeline import because, case, kept, observer, pages_for, remedy_of, seen
 from latdoctor.remediation.executor import execute
 from latdoctor.remediation.planner import DiagnosisRef, Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook import Playbook

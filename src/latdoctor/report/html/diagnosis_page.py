@@ -12,8 +12,9 @@ from latdoctor.evidence.model import CoverageStatus
 from latdoctor.report import diagnosis_text
 from latdoctor.report.answer import answer
 from latdoctor.report.fit_to_screen import Line, Rank
-from latdoctor.report.html import measurements, time_series
+from latdoctor.report.html import measurement_charts, time_series
 from latdoctor.report.html.chart_tables import signed, time_of_day
+from latdoctor.report.html.page_inputs import Snapshot, front, highlight
 from latdoctor.report.html.page_model import (
     RATIO,
     AnswerLine,
@@ -29,7 +30,6 @@ from latdoctor.report.html.page_model import (
     Table,
     Tone,
 )
-from latdoctor.report.html.snapshots import Snapshot, front, highlight
 from latdoctor.units import percent
 
 _MAX_RIVALS = 6  # causes that are compared, the named ones among them
@@ -85,7 +85,7 @@ def of_diagnosis(diagnosis: Diagnosis, snapshots: Sequence[Snapshot]) -> Page:
     badge, *headline = verdict.cells
     shown = highlight(snapshots[-1])
     steps = Section("next", "Next", "steps", diagnosis_text.next_steps(diagnosis))
-    charts, not_drawn = measurements.sections(
+    charts, not_drawn = measurement_charts.sections(
         time_series.measured(None, snapshots),
         snapshots,
         _marks(diagnosis),

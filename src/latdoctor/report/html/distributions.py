@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Bucket, Distribution, Evidence
 from latdoctor.report.html.charts import MIN_SHARE
+from latdoctor.report.html.page_inputs import COLORS, Snapshot
 from latdoctor.report.html.page_model import RATIO, TIME, Bars, Group, Missing, Stage, StageTrack, Waterfall
-from latdoctor.report.html.snapshots import COLORS, Snapshot
 from latdoctor.report.vital_signs import HOST_ACTIVITY
 from latdoctor.units import format_value
 

@@ -8,8 +8,8 @@ from latdoctor.incident.slo_samples import P99
 from latdoctor.incident.timeline_model import Timeline, TimelineSubject
 from latdoctor.report.html import time_series
 from latdoctor.report.html.chart_tables import shown
+from latdoctor.report.html.page_inputs import Snapshot
 from latdoctor.report.html.page_model import TIME, Fact
-from latdoctor.report.html.snapshots import Snapshot
 from latdoctor.units import format_value
 
 _SLO = " (slo.p99)"  # ends the limit of a comparison with the SLO

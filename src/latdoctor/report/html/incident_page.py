@@ -24,8 +24,9 @@ from latdoctor.incident.timeline_model import (
     TimelineSubject,
 )
 from latdoctor.report import diagnosis_text
-from latdoctor.report.html import diagnosis_page, incident_figures, measurements, time_series
+from latdoctor.report.html import diagnosis_page, incident_figures, measurement_charts, time_series
 from latdoctor.report.html.chart_tables import NOT_MEASURED, clock, shown, time_of_day
+from latdoctor.report.html.page_inputs import AFTER, AT_WORST, Period, Snapshot, highlight, unix
 from latdoctor.report.html.page_model import (
     TIME,
     Fact,
@@ -39,7 +40,6 @@ from latdoctor.report.html.page_model import (
     Table,
     Tone,
 )
-from latdoctor.report.html.snapshots import AFTER, AT_WORST, Period, Snapshot, highlight, unix
 from latdoctor.report.subject_names import shortened
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
@@ -166,7 +166,7 @@ def _facts(timeline: Timeline, snapshots: Sequence[Snapshot]) -> Iterator[Fact]:
 def _measurements(timeline: Timeline, snapshots: Sequence[Snapshot]) -> tuple[tuple[Section, ...], tuple[str, ...]]:
     began, last = unix(timeline.start.at), unix(timeline.closed_at or timeline.last.at)
     front = Period(began - _MARGIN, last + _MARGIN) if began is not None and last is not None else None
-    return measurements.sections(
+    return measurement_charts.sections(
         time_series.measured(timeline, snapshots),
         snapshots,
         marks(timeline),

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.incident.timeline_model import SloSample, Timeline
 from latdoctor.report.html.chart_tables import time_of_day
+from latdoctor.report.html.page_inputs import Period, Snapshot, unix
 from latdoctor.report.html.page_model import TIME, Highlight, Limit, Line, Lines, Mark, Missing
-from latdoctor.report.html.snapshots import Period, Snapshot, unix
 
 Point = tuple[float, float | None]
 Measured = Mapping[tuple[str, str], Sequence[Point]]  # by signal and subject

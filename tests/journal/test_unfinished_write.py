@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.journal import sqlite_recovery
+from latdoctor.journal import unfinished_write
 from latdoctor.journal.entry import JournalError
 from latdoctor.journal.store import Journal
 from tests.journal.builders import files, journal
@@ -42,8 +42,8 @@ def test_roll_back_equals_sqlite(tmp_path: Path, cache: int) -> None:
     journal_of_it = half.with_name("half-journal").read_bytes()
     assert journal_of_it[:1] != b"\0"
     before = half.read_bytes()
-    ours = sqlite_recovery.roll_back(before, journal_of_it)
-    assert sqlite_recovery.snapshot(half) == ours != before
+    ours = unfinished_write.roll_back(before, journal_of_it)
+    assert unfinished_write.snapshot(half) == ours != before
     with closing(sqlite3.connect(half)) as connection:  # SQLite takes it back here
         assert connection.execute("SELECT count(*), sum(a) FROM t").fetchone() == (200, 20100)
     assert half.read_bytes() == ours
@@ -53,7 +53,7 @@ def test_roll_back_equals_sqlite(tmp_path: Path, cache: int) -> None:
 def test_any_bytes_are_taken(database: bytes, journal: bytes, sector: int) -> None:
     header = bytes.fromhex("d9d505f920a163d7ffffffff00000000") + (9).to_bytes(4, "big") + sector.to_bytes(4, "big")
     for damaged in (journal, header + (512).to_bytes(4, "big") + journal):
-        assert isinstance(sqlite_recovery.roll_back(database, damaged), bytes)
+        assert isinstance(unfinished_write.roll_back(database, damaged), bytes)
 
 
 def test_a_journal_of_nonsense_beside_a_sound_file(tmp_path: Path) -> None:
@@ -68,6 +68,6 @@ def test_a_journal_of_nonsense_beside_a_sound_file(tmp_path: Path) -> None:
 def test_what_is_too_large_to_copy_is_left_to_recovery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = journal(tmp_path)
     made.path.with_name("journal.sqlite-journal").write_bytes(b"nonsense" * 100)
-    monkeypatch.setattr(sqlite_recovery, "LARGEST", 1000)
+    monkeypatch.setattr(unfinished_write, "LARGEST", 1000)
     with pytest.raises(JournalError, match="latdoctor recover"):
         made.entries()

@@ -8,8 +8,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from latdoctor.report.html import charts, distributions, time_series
+from latdoctor.report.html.page_inputs import Period, Snapshot
 from latdoctor.report.html.page_model import Chart, Highlight, Limit, Lines, Mark, Missing, Section
-from latdoctor.report.html.snapshots import Period, Snapshot
 
 
 class ChartRows(Struct, frozen=True):
