@@ -16,6 +16,12 @@ SIGNALS = (
     "engine.copy_ratio", "engine.rejected", "engine.unconstrained", "engine.reformats_needed",
     "engine.shape_refused", "engine.foreign_device", "engine.layer_time", "engine.device", "engine.precision",
 )  # fmt: skip
+# What only a log states.
+PRINTED = (
+    "engine.latency.mean", "engine.latency.median", "engine.latency.p99", "engine.latency.max", "engine.compute.p99",
+    "engine.throughput", "engine.compute_variation", "engine.gpu_share", "engine.tactics_skipped",
+    "engine.dla_fallback",
+)  # fmt: skip
 
 
 def _reader() -> SourceReader:
@@ -27,7 +33,7 @@ def _reader() -> SourceReader:
 COLLECTOR = Collector(
     name=NAME,
     title=TITLE,
-    signals=lambda: frozenset(SIGNALS),
+    signals=lambda: frozenset((*SIGNALS, *PRINTED)),
     is_requested=lambda request: bool(request.tensorrt),
     reader=_reader,
     option="--tensorrt FILE",

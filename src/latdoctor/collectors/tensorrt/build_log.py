@@ -9,6 +9,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from latdoctor.collectors.tensorrt import printed_layers
+from latdoctor.collectors.tensorrt.file_formats import LayerInfo, LayerProfile
+from latdoctor.collectors.tensorrt.performance_summary import PerformanceSummary
 from latdoctor.sanitize import clean
 
 MAX_BYTES = 128 << 20
@@ -19,7 +22,6 @@ _PRECISION = re.compile(r"\] Precision: ([A-Z0-9+]+)")
 _DEVICE = re.compile(r"Selected Device: ([^(]+)")
 _BUILD_SHAPE = re.compile(r"Input build shape(?: \(profile \d+\))?\s*: (.+)=([\dx]+)\+([\dx]+)\+([\dx]+)")
 _RUN_SHAPE = re.compile(r"Input inference shape\s*: (.+)=([\dx]+)\s*$")
-_FIGURES = re.compile(r"\] (Enqueue Time|GPU Compute Time|H2D Latency|D2H Latency): .*?median = ([\d.]+) ms")
 _REJECTED = re.compile(r"Rejecting some (\w+) implementation of layer (.+?) due to missing (?:int8 )?scales")
 _UNCONSTRAINED = re.compile(r"No implementation of layer (.+?) obeys the requested constraints")
 _UNFORMATTED = re.compile(r"No implementation obeys reformatting-free rules, at least (\d+) reformatting nodes")
@@ -31,15 +33,25 @@ OUTSIDE = re.compile(
 _FOREIGN = re.compile(
     r"engine plan file across different models of devices|engine plan file is generated on an incompatible device"
 )
-_BOUND_BY_ENQUEUE = re.compile(r"may be bound by Enqueue Time")
+_SKIPPED = re.compile(
+    r"Device memory is insufficient to use tactic|Skipping tactic .{0,80}?insufficient memory|Tactic Device request: "
+)
+_DLA_FALLBACK = re.compile(r"(?:not supported|unsupported) on DLA.{0,80}?[Ff]alling back to GPU")
 # Lines without any of these say nothing that is read here; a verbose log has a million of them.
 _WORTH = re.compile(
     rb"Precision: |Selected Device|Input build shape|Input inference shape|median = |Rejecting some|No implementation"
     rb"|exceed min ~ max|any optimization profile|expected the shape of|set binding dimension"
-    rb"|engine plan file|Enqueue Time|Engine generation|vertical fusions"
+    rb"|engine plan file|Enqueue Time|Engine generation|vertical fusions|hroughput|alltime|coefficient of variance"
+    rb"|Total GPU Compute"
+    rb"|insufficient|on DLA|percentile: |(?:min|max|mean|median): \d|Host [Ll]atency\s*$|GPU Compute\s*$",
+    re.MULTILINE,
 )
 # Every such log contains one of these; other text contains none.
-_MARKS = re.compile(rb"TensorRT|\[TRT\]|&&&& |=== (?:Build|Model|Inference) Options ===|optimization profile|trtexec")
+_MARKS = re.compile(
+    rb"TensorRT|\[TRT\]|&&&& |=== (?:Build|Model|Inference) Options ===|optimization profile|trtexec"
+    rb"|GPU Compute Time: min = |=== Profile \(\d|=== Performance summary ===|Engine Layer Information"
+)
+_PRINTED = re.compile(rb"=== Profile \(\d|Layers:\s*$|Engine Layer Information:", re.MULTILINE)
 
 
 @dataclass(slots=True)
@@ -48,7 +60,11 @@ class BuildLog:
 
     precision: str = ""
     device: str = ""
-    figures: dict[str, float] = field(default_factory=dict)  # medians, seconds
+    summary: PerformanceSummary = field(default_factory=PerformanceSummary)
+    layers: LayerInfo | None = None
+    profile: LayerProfile | None = None
+    skipped_tactics: int = 0
+    dla_fallbacks: int = 0
     rejected: int = 0
     rejected_layers: list[str] = field(default_factory=list)
     unconstrained: int = 0
@@ -57,7 +73,6 @@ class BuildLog:
     outside: int = 0
     outside_said: str = ""
     foreign: str = ""
-    bound_by_enqueue: bool = False
     is_verbose: bool = False
     is_build: bool = False
     ranges: dict[str, tuple[tuple[int, ...], tuple[int, ...]]] = field(default_factory=dict)
@@ -82,6 +97,9 @@ def read(content: bytes) -> BuildLog:
         _options(log, line)
         _builder(log, line)
         _runtime(log, line)
+    if _PRINTED.search(content):
+        lines = printed_layers.plain_lines(content.decode("utf-8", "replace"))
+        log.layers, log.profile = printed_layers.layer_information(lines), printed_layers.profile(lines)
     return log
 
 
@@ -106,8 +124,8 @@ def _options(log: BuildLog, line: str) -> None:
         log.ranges[found[1]] = (_size(found[2]), _size(found[4]))
     elif (found := _RUN_SHAPE.search(line)) is not None and len(log.asked) < 100:
         log.asked[found[1]] = _size(found[2])
-    elif (found := _FIGURES.search(line)) is not None:
-        log.figures[found[1]] = float(found[2]) / 1000 if found[2].count(".") <= 1 and found[2] != "." else 0.0
+    else:
+        log.summary.add_line(line)
 
 
 def _builder(log: BuildLog, line: str) -> None:
@@ -120,6 +138,10 @@ def _builder(log: BuildLog, line: str) -> None:
         _name(log.unconstrained_layers, found[1])
     elif (found := _UNFORMATTED.search(line)) is not None:
         log.reformats_needed = max(log.reformats_needed or 0, int(found[1][:9]))
+    elif _SKIPPED.search(line):
+        log.skipped_tactics += 1
+    elif _DLA_FALLBACK.search(line):
+        log.dla_fallbacks += 1
 
 
 def _runtime(log: BuildLog, line: str) -> None:
@@ -128,8 +150,6 @@ def _runtime(log: BuildLog, line: str) -> None:
         log.outside_said = log.outside_said or clean(line, 300)
     elif _FOREIGN.search(line):
         log.foreign = log.foreign or clean(line, 300)
-    elif _BOUND_BY_ENQUEUE.search(line):
-        log.bound_by_enqueue = True
 
 
 def _name(into: list[str], name: str) -> None:

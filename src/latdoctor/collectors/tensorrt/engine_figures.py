@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -18,6 +18,7 @@ from latdoctor.collectors.tensorrt.file_formats import (
     RunTimes,
     Tensor,
 )
+from latdoctor.collectors.tensorrt.performance_summary import COMPUTE, D2H, ENQUEUE, H2D, MEDIAN, PerformanceSummary
 
 FP32, FP16, BF16, FP8, INT8 = "FP32", "FP16", "BF16", "FP8", "INT8"
 # What a type is called in formats, by the number of its bits.
@@ -153,7 +154,8 @@ class EngineFiles:
 
     def add(self, found: Document | BuildLog, artifact: str) -> None:
         if isinstance(found, LayerInfo):
-            self.layers = (found, artifact)
+            if self.layers is None or _detail(found) > _detail(self.layers[0]):
+                self.layers = (found, artifact)
         elif isinstance(found, LayerProfile):
             self.profile = (found, artifact)
         elif isinstance(found, RunTimes):
@@ -162,6 +164,14 @@ class EngineFiles:
             self.facts.append((found, artifact))
         else:
             self.logs.append((found, artifact))
+            for printed in (found.layers, found.profile):
+                if printed is not None and (isinstance(printed, LayerInfo) or self.profile is None):
+                    self.add(printed, artifact)
+
+
+def _detail(found: LayerInfo) -> int:
+    """How much the layer information states: names, types, or the tactics' names too."""
+    return 0 if found.names_only else 1 + any(layer.tactic for layer in found.listed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,10 +249,17 @@ def timing(files: EngineFiles) -> Mapping[str, SourcedValue]:
             if value is not None:
                 found.setdefault(name, SourcedValue(value, artifact, "performance summary"))
     for log, artifact in files.logs:
-        for name, title in (("compute", "GPU Compute Time"), ("enqueue", "Enqueue Time")):
-            if title in log.figures:
-                found.setdefault(name, SourcedValue(log.figures[title], artifact, "performance summary"))
+        for name, value in _medians(log.summary):
+            if value is not None:
+                found.setdefault(name, SourcedValue(value, artifact, "performance summary"))
     return found
+
+
+def _medians(summary: PerformanceSummary) -> Iterator[tuple[str, float | None]]:
+    yield "compute", summary.get(COMPUTE, MEDIAN)
+    yield "enqueue", summary.get(ENQUEUE, MEDIAN)
+    ways = [summary.get(title, MEDIAN) for title in (H2D, D2H)]
+    yield "copies", None if None in ways else sum(way for way in ways if way is not None)
 
 
 def first_input(files: EngineFiles) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from latdoctor.collectors.tensorrt import NAME, engine_figures
 from latdoctor.collectors.tensorrt.engine_figures import EngineFiles, LayerShare, SourcedValue
+from latdoctor.collectors.tensorrt.performance_summary import COMPUTE, LATENCY, MAX, MEAN, MEDIAN, P99
 from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading, Subject, Value
 from latdoctor.gap_code import GapCode
 from latdoctor.units import format_value
@@ -54,7 +55,13 @@ class _Writer:
 def evidence(files: EngineFiles, subject: str) -> Evidence:
     """What the files say of `subject` (`engine/NAME`)."""
     writer = _Writer(subject)
-    pieces = [*_layers(files, writer), *_runs(files, writer), *_facts(files, writer), *_log(files, writer)]
+    pieces = [
+        *_layers(files, writer),
+        *_runs(files, writer),
+        *_summary(files, writer),
+        *_facts(files, writer),
+        *_log(files, writer),
+    ]
     return Evidence(
         (Subject(subject),),
         tuple(piece for piece in pieces if isinstance(piece, Reading)),
@@ -90,6 +97,10 @@ def _layers(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
     else:
         shares["fallback"] = shares["fp32"] if meant else LayerShare(0, None if times is None else 0.0, ())
     whole = sum(times) if times else 0.0
+    if not any(layer.tactic for layer in found.listed):
+        del shares["no_tensor_cores"]
+        lost = ("engine.no_tensor_cores.count", "engine.no_tensor_cores.time_share")
+        yield writer.gap("cannot tell: the layer information names no tactics", GapCode.ABSENT, lost, _DETAILED)
     for name, one in shares.items():
         yield from _share(name, one, whole, artifact, writer)
     if count:
@@ -127,6 +138,30 @@ def _runs(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:
         lost.append("engine.enqueue.median")
     if lost:
         yield writer.gap("the times of the runs lack what this is computed from", GapCode.ABSENT, tuple(lost), _TIMED)
+
+
+def _summary(files: EngineFiles, writer: _Writer) -> Iterator[Reading]:
+    """What the performance summary of a log states beside the medians."""
+    for log, artifact in files.logs:
+        summary = log.summary
+        figures = {
+            "engine.latency.mean": summary.get(LATENCY, MEAN),
+            "engine.latency.median": summary.get(LATENCY, MEDIAN),
+            "engine.latency.p99": summary.get(LATENCY, P99),
+            "engine.latency.max": summary.get(LATENCY, MAX),
+            "engine.compute.p99": summary.get(COMPUTE, P99),
+            "engine.throughput": summary.throughput,
+            "engine.compute_variation": summary.variation,
+        }
+        if summary.gpu_time is not None and summary.wall_time:
+            figures["engine.gpu_share"] = summary.gpu_time / summary.wall_time
+        for signal, value in figures.items():
+            if value is not None:
+                yield writer.reading(signal, value, artifact, "performance summary")
+        if log.skipped_tactics:
+            yield writer.reading("engine.tactics_skipped", float(log.skipped_tactics), artifact, "builder's messages")
+        if log.dla_fallbacks:
+            yield writer.reading("engine.dla_fallback", float(log.dla_fallbacks), artifact, "builder's messages")
 
 
 def _facts(files: EngineFiles, writer: _Writer) -> Iterator[Reading | Gap]:

@@ -20,6 +20,7 @@ from latdoctor.collectors.documents.formats import (
     perf_analyzer,
     prometheus_api,
     serving_benchmark,
+    trtexec,
     vegeta,
     wrk,
 )
@@ -56,6 +57,7 @@ ALL: tuple[TextFormat, ...] = (
     prometheus_api.FORMAT,
     serving_benchmark.JSON,
     serving_benchmark.TEXT,
+    trtexec.FORMAT,
     vegeta.JSON,
     vegeta.TEXT,
     wrk.TEXT,
