@@ -127,7 +127,7 @@ class _DiagnoseOptions:
 
 def _two_alike(evidence: Evidence, artifacts: Sequence[Artifact]) -> tuple[str, str] | None:
     """Two engines or two results of load tests that were given together, to be compared."""
-    return two_engines(evidence, artifacts) or two_results(evidence)
+    return two_engines(evidence, artifacts) or two_results(evidence, artifacts)
 
 
 def two_engines(evidence: Evidence, artifacts: Sequence[Artifact]) -> tuple[str, str] | None:
@@ -139,8 +139,8 @@ def two_engines(evidence: Evidence, artifacts: Sequence[Artifact]) -> tuple[str,
     return (engines[0], engines[1]) if len(engines) == 2 else None
 
 
-def two_results(evidence: Evidence) -> tuple[str, str] | None:
-    """The clients of two load tests, the first file first; None for any other number of results.
+def two_results(evidence: Evidence, artifacts: Sequence[Artifact]) -> tuple[str, str] | None:
+    """The clients of two load tests, in the order of their artifacts; None for any other number of results.
 
     Of a result with several rows (the requests of each name, the levels of a sweep) the first stands for it; two levels
     of one file are compared too.
@@ -153,7 +153,7 @@ def two_results(evidence: Evidence) -> tuple[str, str] | None:
     if len(files) == 1:
         only = next(iter(files.values()))
         return (only[0], only[1]) if len(only) == 2 else None
-    first = [clients[0] for clients in files.values()]
+    first = [files[one.name][0] for one in artifacts if one.name in files]
     return (first[0], first[1]) if len(first) == 2 else None
 
 

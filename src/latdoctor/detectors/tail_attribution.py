@@ -82,24 +82,29 @@ def _of_one(whole: Series, stages: dict[str, Series]) -> Evidence:
     return derived_readings(whole, "the slowest hundredth against the middle fifth", rows, len(whole.values))
 
 
-def attribute_tail(latencies: Numbers, stages: dict[str, Numbers]) -> dict[str, float]:
-    """Return the share of each stage and of OTHER; empty if the tail is not slower or data is missing."""
+def attribute_tail(
+    latencies: Numbers, stages: dict[str, Numbers], slowest: float = SLOWEST, least: int = MIN_REQUESTS
+) -> dict[str, float]:
+    """Return the share of each stage and of OTHER; empty if the tail is not slower or data is missing.
+
+    The tail is what exceeds the quantile `slowest`; fewer than `least` requests give nothing.
+    """
     import numpy as np
 
     known = np.isfinite(latencies)
     for times in stages.values():
         known &= np.isfinite(times)
     latencies = latencies[known]
-    if len(latencies) < MIN_REQUESTS:
+    if len(latencies) < least:
         return {}
     low, high = np.quantile(latencies, MIDDLE)
     middle = (latencies >= low) & (latencies <= high)
-    slowest = latencies >= np.quantile(latencies, SLOWEST)
-    excess = float(latencies[slowest].mean() - latencies[middle].mean())
+    tail = latencies >= np.quantile(latencies, slowest)
+    excess = float(latencies[tail].mean() - latencies[middle].mean())
     if excess <= 0:
         return {}
     shares = {
-        stage: float(times[known][slowest].mean() - times[known][middle].mean()) / excess
+        stage: float(times[known][tail].mean() - times[known][middle].mean()) / excess
         for stage, times in stages.items()
     }
     return {**shares, OTHER: 1.0 - sum(shares.values())}

@@ -5,6 +5,7 @@ from latdoctor.collectors.documents.formats import (
     genai_perf,
     grafana_csv,
     http_summary,
+    jaeger_traces,
     k6,
     kubectl_describe,
     kubectl_tables,
@@ -17,12 +18,16 @@ from latdoctor.collectors.documents.formats import (
     nvidia_smi_query,
     nvidia_smi_table,
     nvidia_smi_xml,
+    otlp_traces,
     perf_analyzer,
     prometheus_api,
     serving_benchmark,
+    triton_statistics,
+    triton_trace,
     trtexec,
     vegeta,
     wrk,
+    zipkin_traces,
 )
 from latdoctor.collectors.documents.text_format import TextFormat
 
@@ -34,6 +39,7 @@ ALL: tuple[TextFormat, ...] = (
     grafana_csv.FORMAT,
     http_summary.OHA_JSON,
     http_summary.TEXT,
+    jaeger_traces.FORMAT,
     k6.JSON,
     k6.LINES,
     k6.TEXT,
@@ -52,15 +58,19 @@ ALL: tuple[TextFormat, ...] = (
     nvidia_smi_query.FORMAT,
     nvidia_smi_table.FORMAT,
     nvidia_smi_xml.FORMAT,
+    otlp_traces.FORMAT,
     perf_analyzer.CSV,
     perf_analyzer.TEXT,
     prometheus_api.FORMAT,
     serving_benchmark.JSON,
     serving_benchmark.TEXT,
+    triton_statistics.FORMAT,
+    triton_trace.FORMAT,
     trtexec.FORMAT,
     vegeta.JSON,
     vegeta.TEXT,
     wrk.TEXT,
+    zipkin_traces.FORMAT,
 )
 # Those that may be parts of a file, and those that are always a file of their own.
 FORMATS = tuple(one for one in ALL if not one.whole)
