@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from latdoctor.evidence.model import Evidence, Value, is_unknown
 
 Key = tuple[str, str]  # signal, subject
+_P99 = ("latency.p99", "client.latency.p99")
 # Quantities of a healthy service vary by a fifth from one observation to the next.
 ALIKE = 1.2
 
@@ -44,10 +45,13 @@ class Difference:
 
 
 def values(evidence: Evidence) -> dict[Key, Value]:
-    """The known values of `evidence` without label splits; of several the one whose window ends last."""
+    """The known values of `evidence` without label splits; of several the one whose window ends last.
+
+    A P99 that is known only by a bound is left out: it would make two services differ by what lies between two bounds.
+    """
     found: dict[Key, tuple[float, Value]] = {}
     for one in evidence.readings:
-        if one.labels or is_unknown(one.value):
+        if one.labels or is_unknown(one.value) or (one.bound and one.signal in _P99):
             continue
         end = one.window.end or -math.inf
         if (one.signal, one.subject) not in found or end >= found[one.signal, one.subject][0]:

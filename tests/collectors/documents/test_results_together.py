@@ -142,7 +142,7 @@ def test_two_results_are_compared_and_the_slo_is_judged(tmp_path: Path) -> None:
     (tmp_path / "after.txt").write_text(WRK.format(mean=300, tail=800))
     out = run(["diagnose", str(tmp_path / "before.txt"), str(tmp_path / "after.txt"), "--slo", "500ms"])
     assert out.code == 3
-    assert "SLOWER  P99 200 ms → 800 ms at the client (+300 %)" in " ".join(out.out.split())
+    assert "SLOWER P99 200 ms → 800 ms at the client (+300 %)" in " ".join(out.out.split())
     alone = run(["diagnose", str(tmp_path / "before.txt"), "--slo", "500ms", "-o", "json"])
     checks = {one["id"]: one["status"] for one in json.loads(alone.out)["checks"]}
     assert checks["client-p99-over-slo"] == "clear"
