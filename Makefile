@@ -3,7 +3,7 @@
 
 PYTHON ?= python3
 ARGS ?=
-BENCHES = startup trace schedulers detectors diagnosis timeline
+BENCHES = startup trace schedulers detectors diagnosis timeline logs
 LONG_BENCHES = promo_rush faults soak
 UV = 0.13.8
 # torch is apart from the lock: which file serves (CPU or CUDA) is the machine's own matter.

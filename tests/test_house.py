@@ -38,6 +38,7 @@ HEAVY = (
     "pandas",
     "kubernetes",
     "jinja2",
+    "re2",
 )
 # What every command loads, and what every look loads before it reads anything.
 START = ("latdoctor.cli.main", "latdoctor.collectors", "latdoctor.detectors", "latdoctor.dialects", "latdoctor.report")

@@ -7,7 +7,7 @@ import select
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 from latdoctor.errors import SourceError
 
 STDIN = Path("-")  # stands for standard input on the command line
-MAX_SPOOLED = 1 << 30  # bytes of a stream that is copied to a file
+MAX_SPOOLED = 2 << 30  # bytes of a stream that is copied to a file
 _CHUNK = 1 << 16
 # A writer that never ends (journalctl -f) is read for this many timeouts; the runner abandons a collector after more.
 _PATIENCE = 3
@@ -53,7 +53,8 @@ def spool(path: Path, folder: Path, timeout: float) -> Path:
     """
     name = shown_name(path)
     copy = folder / name
-    copy.write_bytes(read_stream(path, timeout, MAX_SPOOLED, MAX_SPOOLED).content)
+    with copy.open("wb") as file:
+        copy_stream(path, timeout, file.write, MAX_SPOOLED)
     _SPOOLED[copy] = name
     return copy
 
@@ -70,6 +71,13 @@ def read_stream(path: Path, timeout: float, keep: int, most: int) -> StreamConte
     """
     with _opened(path) as source:
         return _read(source, timeout, keep, most, shown_name(path))
+
+
+def copy_stream(path: Path, timeout: float, write: Callable[[bytes], object], most: int) -> StreamContent:
+    """Pass all of a stream to `write`, piece by piece; the result has no content. Raises SourceError as read_stream."""
+    with _opened(path) as source:
+        size, unfinished = _pass_on(source, timeout, write, most, shown_name(path))
+    return StreamContent(b"", size, unfinished)
 
 
 @contextmanager
@@ -102,6 +110,19 @@ def _stdin() -> int:
 
 def _read(source: int, timeout: float, keep: int, most: int, where: str) -> StreamContent:
     kept = bytearray()
+
+    def hold(chunk: bytes) -> None:
+        nonlocal kept
+        kept += chunk
+        if len(kept) > 2 * keep:
+            del kept[:-keep]
+
+    size, unfinished = _pass_on(source, timeout, hold, most, where)
+    return StreamContent(bytes(kept[-keep:]), size, unfinished)
+
+
+def _pass_on(source: int, timeout: float, write: Callable[[bytes], object], most: int, where: str) -> tuple[int, str]:
+    """Pass on what can be read; the number of bytes, and why the end was not reached (empty if it was)."""
     size = 0
     deadline = time.monotonic() + _PATIENCE * timeout
     while True:
@@ -117,17 +138,15 @@ def _read(source: int, timeout: float, keep: int, most: int, where: str) -> Stre
                 raise SourceError(
                     f"no data within {timeout:g} s", where=where, next_step="check the command that writes to it"
                 )
-            return StreamContent(bytes(kept[-keep:]), size, f"no more data within {timeout:g} s")
+            return size, f"no more data within {timeout:g} s"
         if not chunk:
-            return StreamContent(bytes(kept[-keep:]), size)
+            return size, ""
         size += len(chunk)
         if size > most:
             raise SourceError(f"is longer than {most >> 20} MiB", where=where, next_step="pass only its end")
-        kept += chunk
-        if len(kept) > 2 * keep:
-            del kept[:-keep]
+        write(chunk)
         if time.monotonic() >= deadline:
-            return StreamContent(bytes(kept[-keep:]), size, f"it did not end within {_PATIENCE * timeout:g} s")
+            return size, f"it did not end within {_PATIENCE * timeout:g} s"
 
 
 def _next(source: int, patience: float, *, begun: bool) -> bytes | None:

@@ -140,10 +140,10 @@ def test_colours_of_a_terminal_are_left_out() -> None:
 def test_damaged_lines_are_read_without_an_error(data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from([path.read_bytes() for path in SAMPLES])))
     for _ in range(data.draw(st.integers(0, 8))):
-        at = data.draw(st.integers(0, len(content) - 1))
+        at = data.draw(st.integers(0, max(0, len(content) - 1)))
         content[at : at + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=12))
     with contextlib.suppress(SourceError):  # nothing is left, or it is no text any more
-        read(bytes(content[: data.draw(st.integers(1, len(content)))]))
+        read(bytes(content[: data.draw(st.integers(1, max(1, len(content))))]))
 
 
 def test_every_problem_of_a_format_is_reported(tmp_path: Path) -> None:

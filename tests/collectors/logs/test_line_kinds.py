@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import dataclass, field
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs import line_kinds
 from latdoctor.collectors.logs.line_kind import LineKind, LineLocation
+from latdoctor.collectors.logs.prefilter import Prefilter
 from latdoctor.collectors.time_range import TimeRange, with_time_range
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
@@ -38,8 +38,7 @@ class Counter:
 def _kind(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = LineKind("counter", (rb"steps done", rb"(?i:waiting) \d+"), Counter)
     monkeypatch.setattr(logs, "LINE_KINDS", (kind,))
-    pattern = re.compile(b"|".join([line_kinds.CANDIDATE.pattern, *kind.needles]))
-    monkeypatch.setattr(logs, "CANDIDATE", pattern)
+    monkeypatch.setattr(logs, "CANDIDATE", Prefilter((*line_kinds.CANDIDATE.needles, *kind.needles)))
 
 
 def read(content: str, asked: TimeRange | None = None) -> str:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.logs import collector as logs
-from latdoctor.collectors.logs import formats
+from latdoctor.collectors.logs import formats, log_source
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
@@ -144,7 +144,7 @@ def test_a_long_file_is_known_by_its_beginning(tmp_path: Path, monkeypatch: pyte
         def sleep(self, seconds: float) -> None:
             raise AssertionError("nobody waits")
 
-    monkeypatch.setattr(logs, "MAX_READ", 1 << 12)
+    monkeypatch.setattr(log_source, "MAX_READ", 1 << 12)
     path = tmp_path / "trace.json"
     path.write_bytes(b'{"traceEvents": [' + b'\n{"name": "12:00:00 INFO"},' * 1000)
     brought = logs.READER.collect(CollectRequest(logs=(path,)), Clock())

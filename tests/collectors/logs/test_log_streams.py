@@ -16,6 +16,7 @@ import pytest
 from latdoctor.collectors import piped_input
 from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.logs import collector as logs
+from latdoctor.collectors.logs import log_source
 from latdoctor.errors import SourceError
 
 USB = b"[    1.000000] usb 1-1: new device\n"
@@ -89,7 +90,7 @@ def test_a_pipe_of_the_shell_is_read(tmp_path: Path) -> None:
 
 
 def test_of_a_long_stream_the_end_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MAX_READ", 1 << 16)
+    monkeypatch.setattr(log_source, "MAX_READ", 1 << 16)
     with piped(USB * 10_000) as source:
         brought = from_stdin(monkeypatch, source)
     (one,) = brought.artifacts

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest, CollectResult
-from latdoctor.collectors.logs import COLLECTOR, SIGNALS
+from latdoctor.collectors.logs import COLLECTOR, SIGNALS, log_source
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.errors import SourceError
@@ -272,7 +272,7 @@ def test_a_broken_gzip_gives_what_it_holds_and_claims_nothing_absent(tmp_path: P
 
 
 def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(logs, "MAX_UNPACKED", 1 << 22)
+    monkeypatch.setattr(log_source, "MAX_UNPACKED", 1 << 22)
     path = tmp_path / "bomb.gz"
     path.write_bytes(gzip.compress(b"\0" * (1 << 23)))
     brought = collect(path)
@@ -282,7 +282,7 @@ def test_a_gzip_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_of_a_large_log_the_end_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
-    monkeypatch.setattr(logs, "MAX_READ", 1 << 20)
+    monkeypatch.setattr(log_source, "MAX_READ", 1 << 20)
     path = tmp_path / "big.log"
     content = (f"{USB_LINE}\n" * 100_000 + f"{XID_LINE}\n").encode()
     path.write_bytes(gzip.compress(content, 1) if packed else content)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from latdoctor.collectors.logs import (
     cpu_fallback_lines,
     engine_lines,
@@ -17,6 +15,7 @@ from latdoctor.collectors.logs import (
 )
 from latdoctor.collectors.logs.line_kind import LineKind
 from latdoctor.collectors.logs.patterns import FACT_HINTS
+from latdoctor.collectors.logs.prefilter import Prefilter
 
 # One per line, sorted by name.
 LINE_KINDS: tuple[LineKind, ...] = (
@@ -32,4 +31,4 @@ LINE_KINDS: tuple[LineKind, ...] = (
 )
 
 # A line without any of these contains nothing that is read.
-CANDIDATE = re.compile(b"|".join([FACT_HINTS.pattern, *(needle for kind in LINE_KINDS for needle in kind.needles)]))
+CANDIDATE = Prefilter((FACT_HINTS.pattern, *(needle for kind in LINE_KINDS for needle in kind.needles)))

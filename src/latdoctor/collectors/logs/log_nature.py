@@ -12,7 +12,6 @@ from enum import StrEnum
 
 from latdoctor.collectors.logs.line_prefix import APPLICATION, BARE, KERNEL, LogLine
 
-_FIRST, _STEP = 500, 50  # lines: all of the first are counted, then one in so many
 _LEAST_SHARE = 0.5  # of the lines
 _DRIVER = re.compile(r"NVRM:|nvidia")
 # What else people select from a kernel log.
@@ -56,12 +55,8 @@ class LogNature:
         self._of_driver = self._of_others = False
         self._headed = self._continued = self._other = self._rows = 0
 
-    def is_sampled(self, number: int) -> bool:
-        """Whether line `number` (from 1) is counted though nothing else is of interest in it."""
-        return number <= _FIRST or number % _STEP == 0
-
-    def note(self, line: LogLine, number: int) -> None:
-        """Count one line."""
+    def note(self, line: LogLine, *, sampled: bool) -> None:
+        """Note who wrote a line, and count it among those that are `sampled`, whatever they contain."""
         message = line.message.strip()
         if not message or message.startswith("-- "):  # journalctl's own remarks
             return
@@ -74,7 +69,7 @@ class LogNature:
         elif line.writer == APPLICATION or not (line.message[0].isspace() and self._last_writer == KERNEL):
             self.application_lines = True
             self._last_writer = APPLICATION
-            if self.is_sampled(number):
+            if sampled:
                 self._count(line)
 
     def _count(self, line: LogLine) -> None:

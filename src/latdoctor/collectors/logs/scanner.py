@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 from latdoctor.collectors.logs import (
     CHANGES,
@@ -78,17 +77,14 @@ class LogScanner:
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
         self.nature = LogNature()
 
-    def take(self, at: LineLocation, worth: bool) -> LineLocation:
-        """Process a line; `worth` says whether it contains words of interest. Returns it with the time found for it."""
-        self.nature.note(at.line, at.number)
-        if self.coverage and worth:
-            at = replace(at, line=self.coverage.with_time(at.line))
-        elif self.coverage:
+    def take(self, at: LineLocation, worth: bool, *, sampled: bool) -> None:
+        """Process a line. `worth`: it contains words of interest; `sampled`: it is read whatever it contains."""
+        self.nature.note(at.line, sampled=sampled)
+        if self.coverage:
             self.coverage.note_time(at.line)
         if worth:
             for fact in log_lines.parse_facts(at.line):
                 self._take_fact(at, fact)
-        return at
 
     def _take_fact(self, at: LineLocation, fact: LogFact) -> None:  # noqa: C901 — one short case for each kind of fact
         match fact:

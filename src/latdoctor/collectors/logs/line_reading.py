@@ -1,0 +1,183 @@
+"""Reads the lines of one log: those with a needle in full, and some others for their writers and times.
+
+All lines at the beginning are read, and later ones at places spread evenly over each block, so that it is known who
+wrote the log and what time it covers without decoding a million lines of a day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from latdoctor.collectors.logs import formats, line_prefix
+from latdoctor.collectors.logs.line_kind import LineKind, LineLocation, LineReader
+from latdoctor.collectors.logs.line_prefix import MAX_LINE, LogLine
+from latdoctor.collectors.logs.prefilter import Prefilter
+from latdoctor.collectors.logs.scanner import LogScanner
+
+MAX_RECORD = 1 << 20  # bytes of a JSON record
+HEAD_LINES = 500  # at the beginning, all of which are read
+NEAR = 64  # lines: a line without a time (part of a traceback) has the time of one at most so far before it
+_STEP = 8 << 10  # bytes between other lines that are read
+# Of records: texts that escapes or lists of numbers hide from the needles, and records that cannot be read.
+HIDING = (rb"\\u00[2-7]", rb"\\u[dD][89a-fA-F]", rb'"MESSAGE"\s*:\s*(?:null|\[)', rb"[^}\]\s]\r?$")
+
+
+class LineReading:
+    """Passes the lines of one log to its scanner and to the readers of other kinds of lines. Mutable."""
+
+    def __init__(
+        self,
+        scan: LogScanner,
+        kinds: Sequence[tuple[LineKind, LineReader]],
+        candidate: Prefilter,
+        written_by: float,
+        *,
+        records: bool,
+    ) -> None:
+        self._scan = scan
+        self._kinds = kinds
+        self._candidate = candidate
+        self._worth = Prefilter((*candidate.needles, *HIDING)) if records else candidate
+        self._written_by = written_by
+        self._records = records
+        self._number = 0  # lines before the place reached
+        self._nearest: tuple[LogLine, int] | None = None  # the last line with a time, and its number
+        self.unread = 0  # records
+
+    def read(self, blocks: Iterable[bytes]) -> None:
+        """Read a log of lines or records, in blocks that end behind a line."""
+        context = b""
+        for block in blocks:
+            view = context + block if context else block
+            self._read_block(view, len(context))
+            context = _last_lines(view)
+        if self._scan.coverage and not self._records:
+            for start, end in _all_lines(context, 0):
+                self._scan.coverage.note_time(self._parsed(context[start:end]))
+
+    def _read_block(self, view: bytes, base: int) -> None:
+        at, looked = base, 0
+        for start, end, worth, sampled in self._places(view, base):
+            self._number += view.count(b"\n", at, start)
+            at = start
+            raw = view[start:end]
+            if self._records:
+                self._take_record(raw, sampled)
+                continue
+            found = self._line(raw, worth)
+            line = found.line
+            if worth and line.time is None and line.uptime is None:
+                line = self._with_nearest(line, view, start, looked)
+                looked = start
+            elif line.time is not None:
+                self._nearest = (line, found.number)
+                looked = start
+            self._pass_on(replace(found, line=line), raw[:MAX_LINE], worth, sampled)
+        self._number += view.count(b"\n", at)
+
+    def _places(self, view: bytes, base: int) -> Iterator[tuple[int, int, bool, bool]]:
+        """Where the lines to be read begin and end, in order; whether they contain a needle, and are a sample."""
+        others = self._others(view, base)
+        other = next(others, None)
+        for start, end in self._worth.lines(view, base):
+            while other is not None and other[0] < start:
+                yield (*other, False, True)
+                other = next(others, None)
+            sampled = other is not None and other[0] == start
+            if sampled:
+                other = next(others, None)
+            yield start, end, True, sampled
+        while other is not None:
+            yield (*other, False, True)
+            other = next(others, None)
+
+    def _others(self, view: bytes, base: int) -> Iterator[tuple[int, int]]:
+        """Lines that are read whatever they contain."""
+        start, left = base, HEAD_LINES - self._number
+        while start < len(view):
+            end = view.find(b"\n", start)
+            end = len(view) if end < 0 else end
+            yield start, end
+            left -= 1
+            start = end + 1 if left > 0 else view.find(b"\n", start + _STEP) + 1 or len(view)
+
+    def _line(self, raw: bytes, worth: bool) -> LineLocation:
+        number = self._number + 1
+        if worth:
+            start = raw[:MAX_RECORD]
+            return LineLocation(number, *formats.line_of(start, self._written_by), raw=start)
+        text = line_prefix.clean_line(raw[:MAX_LINE])
+        return LineLocation(number, text, line_prefix.parse(text, self._written_by))
+
+    def _parsed(self, raw: bytes) -> LogLine:
+        return line_prefix.parse(line_prefix.clean_line(raw[:MAX_LINE]), self._written_by)
+
+    def _with_nearest(self, line: LogLine, view: bytes, start: int, looked: int) -> LogLine:
+        """`line` with the time of the nearest line before it; each line is looked at once."""
+        number, end = self._number + 1, start
+        for before in range(1, NEAR + 1):
+            if end == 0 or end <= looked:
+                break
+            begin = view.rfind(b"\n", 0, end - 1) + 1
+            _, one = formats.line_of(view[begin : end - 1][:MAX_LINE], self._written_by)
+            if one.time is not None:
+                self._nearest = (one, number - before)
+                break
+            end = begin
+        if self._nearest is None or number - self._nearest[1] > NEAR:
+            return line
+        nearest = self._nearest[0]
+        return replace(line, time=nearest.time, zoned=nearest.zoned)
+
+    def _take_record(self, raw: bytes, sampled: bool) -> None:
+        if not raw.strip():
+            return
+        try:
+            if len(raw) > MAX_RECORD:
+                raise ValueError("record too long")
+            for text, line in formats.lines_of(raw, self._written_by):
+                searched = line.message.encode("utf-8", "replace") + b"\n" + raw  # numbers may be in other fields
+                found = LineLocation(self._number + 1, text, line, raw=raw)
+                self._pass_on(found, searched, self._candidate.search(searched), sampled)
+        except ValueError:
+            self.unread += 1
+
+    def read_document(self, lines: Iterable[list[tuple[str, LogLine]]]) -> None:
+        """Read a JSON document; its records are counted instead of lines."""
+        for number, of_record in enumerate(lines, 1):
+            for text, line in of_record:
+                message = line.message.encode("utf-8", "replace")
+                found = LineLocation(number, text, line, "record")
+                self._pass_on(found, message, self._candidate.search(message), sampled=True)
+
+    def _pass_on(self, at: LineLocation, raw: bytes, worth: bool, sampled: bool) -> None:
+        """`raw` are the bytes that are searched for the needles of each kind."""
+        self._scan.take(at, worth, sampled=sampled)
+        coverage = self._scan.coverage
+        if not worth or (coverage and (at.line.time is None or coverage.excludes(at.line.time, earlier_too=False))):
+            return
+        for kind, reader in self._kinds:
+            if kind.has_needle(raw):
+                reader.take(at)
+
+
+def _last_lines(view: bytes) -> bytes:
+    """The last NEAR lines of a block, up to a bound: what follows may be part of them."""
+    start = len(view)
+    for _ in range(NEAR):
+        begin = view.rfind(b"\n", 0, max(0, start - 1)) + 1
+        if len(view) - begin > NEAR * MAX_LINE:
+            break
+        start = begin
+        if start == 0:
+            break
+    return view[start:]
+
+
+def _all_lines(view: bytes, start: int) -> Iterator[tuple[int, int]]:
+    while start < len(view):
+        end = view.find(b"\n", start)
+        end = len(view) if end < 0 else end
+        yield start, end
+        start = end + 1
