@@ -112,7 +112,7 @@ FORMAT = TextFormat(
     name="prometheus-api",
     title="an answer of the Prometheus API",
     begins=re.compile(
-        r'\A\s*\{\s*"status"\s*:\s*"(?:success|error)"\s*,[\s\S]{0,2000}?"(?:resultType|errorType)"\s*:'
+        r'\A\s*\{\s*"status"\s*:\s*"(?:success|error)"\s*,[\s\S]{0,2000}?"(?:resultType"\s*:\s*"(?!streams)|errorType"\s*:)'
         rf"|{_EXPORT.pattern}"
     ),
     read=read,
