@@ -251,6 +251,24 @@ def test_an_agent_that_probes_is_no_client() -> None:
     assert value(parsed(*(nginx(n, 2.0) for n in range(50)), *probes), "request.count") == 50
 
 
+def test_lists_of_models_and_heads_are_no_requests_of_clients() -> None:
+    lines = ['[GIN] 2026/01/31 - 02:49:01 | 200 | 2.5s | 127.0.0.1 | POST     "/api/chat"'] * 20
+    for method, path in (("GET", "/api/tags"), ("POST", "/api/show"), ("HEAD", "/"), ("GET", "/v1/models")):
+        lines += [f'[GIN] 2026/01/31 - 02:49:02 | 200 | 20.1µs | 127.0.0.1 | {method:8} "{path}"'] * 20
+    found = parsed(*lines)
+    assert value(found, "request.count") == 20
+    assert value(found, "latency.p50") == 2.5
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.get("none")], ids=lambda case: case["line"][:60])
+def test_a_file_of_each_form_is_known_as_a_log(case: dict[str, object], tmp_path: Path) -> None:
+    path = tmp_path / "requests.log"
+    path.write_text("\n".join([str(case["line"])] * 12))
+    known = recognise(path)
+    assert known is not None
+    assert known.kind is FileKind.LOG
+
+
 @pytest.mark.parametrize(
     ("durations", "limit"),
     [

@@ -166,14 +166,16 @@ def _read_lines(
 ) -> _Lines:
     read = _Lines({form: RequestGatherer(requested) for form in found.forms}, [])
     near: Timestamp | None = None  # of the lines before: some servers log requests without a time
-    borrowing = False
+    borrowing = timed = 0  # requests without a time of their own, and those of them in a record that has one
     for number, raw in enumerate(io.BytesIO(content), 1):
         text = formats.line_text(raw)
         form, entry = _entry(text, found.forms) if text is not None else (None, None)
         if form is not None and entry is not None:
             if entry.ended is None:
-                borrowing = True
-                entry = replace(entry, ended=formats.line_time(raw, artifact.taken_at) or near)
+                borrowing += 1
+                own = formats.line_time(raw, artifact.taken_at) if timed or borrowing <= _TRIED_FOR_TIMES else None
+                timed += own is not None
+                entry = replace(entry, ended=own or near)
             read.gathered[form].take(entry, raw, number)
             continue
         if text is not None and found.errors and any(mark in raw for mark in proxy_errors.MARKS):
@@ -247,6 +249,7 @@ def _evidence_of(gathering: RequestGatherer, artifact: Artifact, form: AccessLog
     return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
 
 
+_TRIED_FOR_TIMES = 100  # requests whose line is searched for a time
 _BEFORE_BORROWING = 1000  # lines at the beginning whose time is noted for requests without one
 _HOW = "pass the log as its server writes it, or describe its format: --log-pattern"
 _HOW_STATUS = "pass the log of the proxy in front of it"

@@ -16,10 +16,11 @@ from functools import lru_cache
 
 from latdoctor.collectors.access_log.failures import GAVE_UP, FailureReason
 
-# Health checks and metrics requests, which are answered without the model and are not client requests.
+# Health checks, metrics and lists of models, which are answered without the model and are not client requests.
 _PROBE = re.compile(
     r"/(?:-/)?(?:healthz?|livez?|readyz?|ready|live|alive|ping|metrics|version|favicon\.ico"
-    r"|health_check|health[-_]generate|v2/health/(?:live|ready))/?(?:\?.*)?"
+    r"|health_check|health[-_]generate|v2/health/(?:live|ready)|api/(?:tags|ps|show|version)|v1/models"
+    r"|get_model_info|get_server_info|slots|props|docs|openapi\.json)/?(?:\?.*)?"
 )
 
 _HOST = re.compile(r"^[a-z]{2,5}://[^/]*")
@@ -70,10 +71,13 @@ class AccessLogEntry:
     attempts: int = 0  # servers that a proxy sent it to; 0 if unknown
     per_token: float | None = None  # seconds for each token of the answer
     agent: str = ""
+    method: str = ""
 
     @property
     def is_probe(self) -> bool:
         path = _HOST.sub("", self.path)
+        if self.method in ("HEAD", "OPTIONS"):
+            return True
         by_path = bool(path) and _PROBE.fullmatch(path) is not None
         return by_path or (bool(self.agent) and _PROBER.match(self.agent) is not None)
 

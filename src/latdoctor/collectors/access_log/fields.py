@@ -44,36 +44,35 @@ _UNITLESS = frozenset(
     ["duration", "latency", "elapsed", "took", "rt", "response_time", "responsetime", "time_taken", "request_duration",
      "httprequest.latency", "service"]
 )  # fmt: skip
-_STATUS = frozenset(
-    ["status", "status_code", "statuscode", "response_code", "http_status", "http.response.status_code",
-     "httprequest.status", "downstreamstatus", "response.status", "res.statuscode", "responsecode"]
+# In order of precedence.
+_STATUS = (
+    "status", "status_code", "statuscode", "response_code", "http_status", "http.response.status_code",
+    "httprequest.status", "downstreamstatus", "response.status", "res.statuscode", "responsecode",
 )  # fmt: skip
-_CAME = frozenset(
-    ["entry", "start", "start_time", "starttime", "startutc", "started_at", "request_start", "event.start"]
-)
-_WENT = frozenset(["exit", "end", "end_time", "endtime", "finished_at", "event.end"])
-_LOGGED = frozenset(
-    ["time", "timestamp", "@timestamp", "ts", "time_local", "time_iso8601", "msec", "datetime", "asctime",
-     "requesttime"]
+_CAME = ("entry", "start", "start_time", "starttime", "startutc", "started_at", "request_start", "event.start")
+_WENT = ("exit", "end", "end_time", "endtime", "finished_at", "event.end")
+_LOGGED = (
+    "time", "timestamp", "@timestamp", "ts", "time_local", "time_iso8601", "msec", "datetime", "asctime", "requesttime",
 )  # fmt: skip
-_AGENT = frozenset(
-    ["user_agent", "useragent", "http_user_agent", "user-agent", "httprequest.useragent", "request_user-agent",
-     "request.headers.user-agent", "properties.useragent"]
+_AGENT = (
+    "user_agent", "useragent", "http_user_agent", "user-agent", "httprequest.useragent", "request_user-agent",
+    "request.headers.user-agent", "properties.useragent",
 )  # fmt: skip
-_PATH = frozenset(
-    ["path", "uri", "request_uri", "url", "url.path", "request.uri", "httprequest.requesturl", "requestpath", "req.url"]
-)
-_ID = frozenset(["request_id", "requestid", "x_request_id", "x-request-id"])
-_REPLICA = frozenset({"replica", "pod"})
-_METHOD = frozenset(
-    ["method", "request_method", "request.method", "http.request.method", "httprequest.requestmethod", "requestmethod",
-     "req.method"]
+_PATH = (
+    "path", "uri", "request_uri", "url", "url.path", "request.uri", "httprequest.requesturl", "requestpath", "req.url",
+    "x-envoy-origin-path", "properties.requesturi",
+)  # fmt: skip
+_ID = ("request_id", "requestid", "x_request_id", "x-request-id")
+_REPLICA = ("replica", "pod")
+_METHOD = (
+    "method", "request_method", "request.method", "http.request.method", "httprequest.requestmethod", "requestmethod",
+    "req.method", "properties.httpmethod", "httpmethod",
 )  # fmt: skip
 _PAIR = re.compile(r'(?<![\w.@-])([A-Za-z_@][\w.@-]{0,60})=("(?:[^"\\]|\\.)*+"|[^\s"]*)')
 _NESTED = 3
 _STAGES, _MOST_STAGES = "stages.", 12
 # Fields under which collectors of logs nest what a program wrote; text in one of `_TEXTS` is a line of its own.
-_CARRIERS = ("jsonpayload.", "_source.", "fields.", "log.", "line.", "message.", "msg.")
+_CARRIERS = frozenset({"jsonpayload", "_source", "fields", "log", "line", "message", "msg"})
 _TEXTS = ("log", "message", "msg", "textpayload", "line", "content", "body", "event.original", "event")
 
 
@@ -84,9 +83,9 @@ def decoded(text: str) -> Fields | None:
     except UNDECODABLE:
         return None
     found = {name.lower(): value for name, value in _flat(record, "", _NESTED)}
-    for carrier in _CARRIERS:
-        for name in [name for name in found if name.startswith(carrier)]:
-            found.setdefault(name.removeprefix(carrier), found[name])
+    carried = [name for name in found if "." in name and name.partition(".")[0] in _CARRIERS]
+    for name in carried:
+        found.setdefault(name.partition(".")[2], found[name])
     return found
 
 
@@ -146,7 +145,8 @@ def of_fields(fields: Fields) -> AccessLogEntry | None:
     names = _text(fields, _ID), _text(fields, _REPLICA)
     entry = AccessLogEntry(
         started, ended, duration, status, path, *names, stages=_stages(fields), unit_unknown=unit_unknown,
-        agent=_text(fields, _AGENT), failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
+        agent=_text(fields, _AGENT), method=words[0] if len(words) > 1 else _text(fields, _METHOD),
+        failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
     )  # fmt: skip
     return _of_program(entry, fields, form) if form else entry
 
@@ -158,7 +158,7 @@ def _of_program(entry: AccessLogEntry, fields: Fields, form: RecordFormat) -> Ac
     for stage, names in form.stages.items():
         if (seconds := _first_seconds(fields, names)) is not None:
             stages[stage] = seconds
-    first = _time(fields, frozenset(form.first_token))
+    first = _time(fields, form.first_token)
     if first is not None and (waited := times.duration_between(entry.started, first)) is not None:
         stages[RequestStage.FIRST_TOKEN] = waited.seconds
     behind = next((upstreams.last_status(str(fields[name])) for name in form.upstream_status if name in fields), None)
@@ -252,10 +252,9 @@ def logged_time(fields: Fields) -> Timestamp | None:
     return _time(fields, _LOGGED)
 
 
-def _time(fields: Fields, names: frozenset[str]) -> Timestamp | None:
-    for name, value in fields.items():
-        if name not in names:
-            continue
+def _time(fields: Fields, names: Iterable[str]) -> Timestamp | None:
+    for name in names:
+        value = fields.get(name)
         if isinstance(value, str) and (found := times.parse_timestamp(value)) is not None:
             return found
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -269,9 +268,9 @@ def _code(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1000 else None
 
 
-def _text(fields: Fields, names: frozenset[str]) -> str:
-    for name, value in fields.items():
-        if name in names:
+def _text(fields: Fields, names: Iterable[str]) -> str:
+    for name in names:
+        if (value := fields.get(name)) is not None:
             first = value[0] if isinstance(value, list) and value else value  # Caddy lists the values of a header
             if isinstance(first, str | int):
                 return str(first)

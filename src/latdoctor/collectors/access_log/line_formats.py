@@ -89,6 +89,7 @@ class LineFormat:
             parts.get("replica", ""),
             tuple(stages.items()),
             per_token=token,
+            method=parts.get("method") or (words[0] if len(words) > 1 else ""),
             agent=parts.get("agent", ""),
         )
 
@@ -205,6 +206,10 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
                 rf"^(?:\S{{3,60}}:\d{{1,5}} )?(?:{_METHOD}|CALL) (?P<path>[^\s\d]\S{{0,2000}}) "
                 r"(?P<status>\d{3}|OK|ERROR|CANCELLED) (?P<ms>\d{1,9}\.\d)ms\s*$"
             ),
+            re.compile(
+                r"^\w{1,60}\.py:\d{1,6} - (?:\w{1,20} )?[\w./:]{2,200} "
+                r"(?P<status>\d{3}|OK|ERROR|CANCELLED) (?P<ms>\d{1,9}\.\d)ms\s*$"
+            ),
         ),
         finish=_of_ray,
     ),
@@ -235,7 +240,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
         (
             re.compile(
                 r"\[GIN\] (?P<time>\d{4}/\d\d/\d\d - \d\d:\d\d:\d\d) ?\| *(?P<status>\d{3}) *\| *(?P<dur>[^|\s]{1,40})"
-                r' *\|[^|]{0,80}\|\s{0,3}(?:[A-Z]{3,10}) {1,10}"(?P<path>[^"]{0,4000})"'
+                r' *\|[^|]{0,80}\|\s{0,3}(?P<method>[A-Z]{3,10}) {1,10}"(?P<path>[^"]{0,4000})"'
             ),
         ),
     ),
@@ -244,7 +249,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
         ("log_server_r",),
         (
             re.compile(
-                r"log_server_r\w{0,8}: (?:done )?request: [A-Z]{3,10} (?P<path>/\S{0,2000}) \S{1,80} "
+                r"log_server_r\w{0,8}: (?:done )?request: (?P<method>[A-Z]{3,10}) (?P<path>/\S{0,2000}) \S{1,80} "
                 r"(?P<status>\d{3})\b"
             ),
             re.compile(
@@ -265,7 +270,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
         (" HTTP/",),
         (
             re.compile(
-                r' - "[A-Z]{3,10} (?P<path>\S{1,8000}) HTTP/[\d.]{1,3}" '
+                r' - "(?P<method>[A-Z]{3,10}) (?P<path>\S{1,8000}) HTTP/[\d.]{1,3}" '
                 r"(?P<status>\d{3})\b"
             ),
         ),

@@ -77,6 +77,7 @@ def combined(line: str) -> AccessLogEntry | None:
         words[1] if len(words) > 1 else "",
         unit_unknown=unit_unknown,
         agent=named[2] if named else "",
+        method=words[0] if len(words) > 1 else "",
         failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
     )
     behind = upstreams.of_tail(tail)
@@ -127,6 +128,7 @@ def envoy(line: str) -> AccessLogEntry | None:
         (found[10] or "").strip("-"),
         failure=failure,
         agent=found[9] or "",
+        method=words[0] if len(words) > 1 else "",
     )
     total = duration.seconds if duration else None
     stages = with_own_time({RequestStage.UPSTREAM: upstream.seconds} if upstream else {}, total)
@@ -166,6 +168,7 @@ def haproxy(line: str) -> AccessLogEntry | None:
         stages=tuple(stages.items()),
         failure=failure,
         attempts=retries + 1 if state else 0,
+        method=words[0] if len(words) > 1 else "",
     )
 
 
@@ -197,6 +200,7 @@ def load_balancer(line: str) -> AccessLogEntry | None:
         failure=failure or failures.of_statuses(status, behind, FailureReason.NO_UPSTREAM),
         upstream_status=behind,
         agent=found["agent"].strip('"'),
+        method=words[0] if len(words) > 1 else "",
     )
 
 
