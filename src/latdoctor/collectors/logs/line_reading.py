@@ -18,7 +18,8 @@ from latdoctor.collectors.logs.scanner import LogScanner
 MAX_RECORD = 1 << 20  # bytes of a JSON record
 HEAD_LINES = 500  # at the beginning, all of which are read
 NEAR = 64  # lines: a line without a time (part of a traceback) has the time of one at most so far before it
-_STEP = 8 << 10  # bytes between other lines that are read
+_STEP, _LATER_STEP = 8 << 10, 64 << 10  # bytes between other lines that are read, at first and in a long log
+_LONG = 50_000  # lines, after which a log is long
 # Of records: texts that escapes or lists of numbers hide from the needles, and records that cannot be read.
 HIDING = (rb"\\u00[2-7]", rb"\\u[dD][89a-fA-F]", rb'"MESSAGE"\s*:\s*(?:null|\[)', rb"[^}\]\s]\r?$")
 
@@ -95,12 +96,13 @@ class LineReading:
     def _others(self, view: bytes, base: int) -> Iterator[tuple[int, int]]:
         """Lines that are read whatever they contain."""
         start, left = base, HEAD_LINES - self._number
+        step = _STEP if self._number < _LONG else _LATER_STEP
         while start < len(view):
             end = view.find(b"\n", start)
             end = len(view) if end < 0 else end
             yield start, end
             left -= 1
-            start = end + 1 if left > 0 else view.find(b"\n", start + _STEP) + 1 or len(view)
+            start = end + 1 if left > 0 else view.find(b"\n", start + step) + 1 or len(view)
 
     def _line(self, raw: bytes, worth: bool) -> LineLocation:
         number = self._number + 1

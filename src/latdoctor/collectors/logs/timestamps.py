@@ -59,6 +59,9 @@ _FORMS = tuple(
         r"(?P<epoch>\d{10}(?:\.\d{1,9})?|\d{13}(?:\.\d{1,6})?|\d{16}|\d{19})(?![\w.:/-])",
     )
 )
+_FROM_DIGITS = (*_FORMS[:5], *_FORMS[6:9], _FORMS[11])
+_FROM_WORDS = (_FORMS[0], _FORMS[3], _FORMS[5], *_FORMS[7:11])
+_FROM_WORDS_LIKE = re.compile(r"[IWEFDC]\d{3,4} |(?:[^\W\d_]{1,12}\.?,? {1,3}){1,2}\d")
 _YEAR_BEHIND = re.compile(r" (\d{4})(?!\d)")
 _EPOCH_UNITS = {10: 1.0, 13: 1e-3, 16: 1e-6, 19: 1e-9}  # by the number of digits
 _EARLIEST, _LATEST = 946684800.0, 4102444800.0  # 2000 and 2100: other numbers are no times
@@ -77,9 +80,13 @@ class Stamp:
 def stamp_at(text: str, start: int, written_at: float) -> Stamp | None:
     """The time at `start` of a cleaned text, or None. `written_at` (unix seconds) supplies a missing year."""
     head = text[start : start + 1]
-    if not (head.isdigit() or head.isalpha()):
+    if head.isdigit():
+        forms = _FROM_DIGITS
+    elif head.isalpha() and _FROM_WORDS_LIKE.match(text, start):
+        forms = _FROM_WORDS
+    else:
         return None
-    for form in _FORMS:
+    for form in forms:
         if (found := form.match(text, start)) and (stamp := _stamp(text, found, written_at)):
             return stamp
     return None
@@ -156,12 +163,19 @@ def _unix(year: int, month: int, day: int, hour: int, minute: int, second: int) 
 
 def _without_year(month: int, day: int, hour: int, minute: int, second: int, written_at: float) -> float | None:
     """The latest such time that is not after `written_at`, with a day's tolerance for time zones."""
-    try:
-        latest = datetime.fromtimestamp(written_at, tz=UTC) + timedelta(days=1)
-    except (OverflowError, ValueError, OSError):  # not a time at all
-        return None
-    for year in range(latest.year, latest.year - 9, -1):  # nine years: 29 February around 1900 and 2100
+    last_year, latest = _latest(written_at)
+    for year in range(last_year, last_year - 9, -1):  # nine years: 29 February around 1900 and 2100
         time = _unix(year, month, day, hour, minute, second)
-        if time is not None and time <= latest.timestamp():
+        if time is not None and time <= latest:
             return time
     return None
+
+
+@lru_cache(maxsize=64)
+def _latest(written_at: float) -> tuple[int, float]:
+    """The last year and time that are possible; the year 0 if `written_at` is not a time at all."""
+    try:
+        latest = datetime.fromtimestamp(written_at, tz=UTC) + timedelta(days=1)
+    except (OverflowError, ValueError, OSError):
+        return 0, 0.0
+    return latest.year, latest.timestamp()
