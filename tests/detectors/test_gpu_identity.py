@@ -7,6 +7,7 @@ from itertools import permutations
 import pytest
 from msgspec import structs
 
+from latdoctor.collectors.documents import reader as documents
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.conditions.evaluator import HOLDS, Facts, evaluate
 from latdoctor.detectors import derive
@@ -140,3 +141,40 @@ def test_what_has_no_name_in_common_is_left_as_it_is() -> None:
 )
 def test_identities(text: str, uuid: str) -> None:
     assert uuid_of(text) == uuid
+
+
+def smi(name: str, uuid: str, pci: str, driver: str = "580.95.05", index: str = "0") -> Evidence:
+    text = f"index, uuid, pci.bus_id, driver_version, utilization.gpu [%]\n{index}, {uuid}, {pci}, {driver}, 50 %\n"
+    return documents.parse([Artifact(f"documents/{name}", "documents", name, name, 1.77e9, text.encode())])
+
+
+def test_a_text_and_the_kernel_log_of_one_machine_are_one_card() -> None:
+    found = together(smi("a.csv", FIRST, "00000000:9B:00.0"), log(xid("0000:9b:00")))
+    assert subjects(found) == {"gpu/0"}
+
+
+def test_two_texts_of_one_machine_are_one_card() -> None:
+    again = smi("b.csv", FIRST, "00000000:9B:00.0")
+    assert subjects(together(smi("a.csv", FIRST, "00000000:9B:00.0"), again)) == {"gpu/0"}
+
+
+def test_texts_of_two_machines_stay_apart() -> None:
+    found = together(smi("a.csv", FIRST, "00000000:9B:00.0"), smi("b.csv", SECOND, "00000000:9B:00.0"))
+    assert subjects(found) == {"gpu/0", "gpu/0@b.csv"}
+    assert found.lineage("gpu/0@b.csv") == ("gpu/0@b.csv", "node/b.csv")
+    assert {one.subject for one in found.gaps if one.subject} >= {"gpu/0", "gpu/0@b.csv"}
+    assert merge_gpu_subjects(found) == found
+
+
+def test_a_selection_that_numbers_its_gpu_anew_is_merged_by_uuid() -> None:
+    both = Evidence.merge([smi("a.csv", FIRST, "0000:9b:00"), smi("a.csv", SECOND, "0000:c1:00", index="1")])
+    found = together(both, smi("b.csv", SECOND, "0000:c1:00"))
+    assert subjects(found) == {"gpu/0", "gpu/1"}
+
+
+def test_a_device_plugin_names_a_card_by_its_uuid() -> None:
+    found = together(
+        smi("a.csv", FIRST, "00000000:9B:00.0"),
+        log(f"XidCriticalError: Xid=48 on Device={FIRST}; marking device as unhealthy."),
+    )
+    assert subjects(found) == {"gpu/0"}

@@ -142,7 +142,9 @@ def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:
 
 
 def _coverage(collector: Collector, artifacts: int, read: Sequence[Evidence], gaps: Sequence[Gap]) -> Coverage:
-    has_evidence = any(part.readings or part.distributions or part.series or part.looked for part in read)
+    has_evidence = any(
+        part.readings or part.distributions or part.series or part.events or part.looked for part in read
+    )
     detail = gaps[0].message if gaps else ""
     if has_evidence:
         status = CoverageStatus.PARTLY if gaps else CoverageStatus.READ

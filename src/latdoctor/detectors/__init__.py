@@ -13,6 +13,7 @@ from collections.abc import Callable
 from latdoctor.detectors.arrival_change import arrival_changes
 from latdoctor.detectors.batch_size_modes import batch_bimodality
 from latdoctor.detectors.client_excess_latency import client_excess_latency
+from latdoctor.detectors.contradicted_searches import withdraw_contradicted_searches
 from latdoctor.detectors.derived_readings import (
     derived_remainders,
     drop_impossible_shares,
@@ -57,7 +58,8 @@ def derive(evidence: Evidence) -> Evidence:
     """Return `evidence` with all derived evidence added and contradictions removed. Idempotent."""
     # No detector uses linear algebra, for which numpy would start a thread per processor when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    evidence = drop_inconsistent_queues(drop_impossible_shares(merge_gpu_subjects(evidence)))
+    evidence = withdraw_contradicted_searches(merge_gpu_subjects(evidence))
+    evidence = drop_inconsistent_queues(drop_impossible_shares(evidence))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])
     return evidence

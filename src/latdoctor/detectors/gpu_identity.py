@@ -3,11 +3,15 @@
 NVML uses `gpu/0`, an exporter `gpu/0@gpus:9400`, a driver log `gpu/0000:9b:00`. Subjects with the same UUID are one
 GPU. A driver log has only the PCI address, which is not unique across machines: its GPU is merged with the only known
 GPU at that address. If several GPUs have that address, or none reports it, the subject stays separate and a gap says
-so.
+so. A device plugin names a GPU by its UUID.
+
+Texts of several machines all call their GPUs `gpu/0`, …: where UUID, PCI address or driver version of two texts differ,
+the GPUs of the later one get the name of the text (`gpu/0@b.txt`) first, and are merged by UUID like others.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -37,8 +41,10 @@ class GpuRecord:
 
 def merge_gpu_subjects(evidence: Evidence) -> Evidence:
     """Return `evidence` with one subject per GPU: NVML's name, else an exporter's. Idempotent."""
+    evidence = _with_machines_apart(evidence)
     cards = tuple(_cards(evidence))
     names = _one_name_each(cards)
+    names |= _by_uuid(evidence, cards, names)
     logged = [one.id for one in evidence.subjects if pci_of(one.id.removeprefix(GPU)) and OF_SERVER not in one.id]
     parents = dict(evidence.parents)
     gaps: list[Gap] = []
@@ -78,6 +84,62 @@ def _one_name_each(cards: tuple[GpuRecord, ...]) -> dict[str, str]:
         first = min((card.subject for card in whole), key=lambda name: (OF_SERVER in name, name), default="")
         names.update({card.subject: first for card in whole if card.subject != first})
     return names
+
+
+def _by_uuid(evidence: Evidence, cards: tuple[GpuRecord, ...], names: Mapping[str, str]) -> dict[str, str]:
+    """The names of the known GPUs for subjects that are named by a UUID (`gpu/GPU-1111…`)."""
+    known = {card.uuid: names.get(card.subject, card.subject) for card in cards if card.uuid}
+    found = ((one.id, known.get(uuid_of(one.id.removeprefix(GPU)))) for one in evidence.subjects)
+    return {subject: card for subject, card in found if card is not None and card != subject}
+
+
+_LOCAL = re.compile(r"gpu/\d{1,3}(?:/mig/\d{1,3})?|node/local")
+_IDENTITY = (UUID, PCI, "gpu.driver_version")
+
+
+def _with_machines_apart(evidence: Evidence) -> Evidence:
+    """Rename what a text of another machine says of `gpu/0`, … and `node/local`."""
+    identities: dict[str, dict[tuple[str, str], str]] = {}
+    for signal in _IDENTITY:
+        for one in evidence.readings_by_signal.get(signal, ()):
+            if _LOCAL.fullmatch(one.subject):
+                own = identities.setdefault(one.origin.artifact, {})
+                own.setdefault((one.subject, signal), str(one.value).lower())
+    kept: dict[tuple[str, str], str] = {}
+    foreign: set[str] = set()
+    for artifact, own in identities.items():
+        if any(kept.get(key, value) != value for key, value in own.items()):
+            foreign.add(artifact)
+        else:
+            kept |= own
+    return _with_names_of(evidence, foreign) if foreign else evidence
+
+
+def _with_names_of(evidence: Evidence, artifacts: set[str]) -> Evidence:
+    subjects = {one.id: one for one in evidence.subjects}
+
+    def name(subject: str, artifact: str) -> str:
+        if artifact not in artifacts or not _LOCAL.fullmatch(subject):
+            return subject
+        text = artifact.rpartition("/")[2]
+        renamed = f"node/{text}" if subject == "node/local" else f"{subject}{OF_SERVER}{text}"
+        parent = subjects[subject].parent if subject in subjects else None
+        above = None if parent is None or subject == "node/local" else name(parent, artifact)
+        subjects.setdefault(renamed, Subject(renamed, above))
+        if above is not None:
+            subjects.setdefault(above, Subject(above))
+        return renamed
+
+    readings = tuple(structs.replace(one, subject=name(one.subject, one.origin.artifact)) for one in evidence.readings)
+    series = tuple(structs.replace(one, subject=name(one.subject, one.origin.artifact)) for one in evidence.series)
+    events = tuple(structs.replace(one, subject=name(one.subject, one.origin.artifact)) for one in evidence.events)
+    gaps = tuple(
+        structs.replace(gap, subject=name(gap.subject, gap.origin.artifact)) if gap.subject and gap.origin else gap
+        for gap in evidence.gaps
+    )
+    return structs.replace(
+        evidence, subjects=tuple(subjects.values()), readings=readings, series=series, events=events, gaps=gaps
+    )
 
 
 def _put_beneath(parents: dict[str, str | None], card: str, node: str | None) -> None:

@@ -118,13 +118,18 @@ def test_files_that_are_no_log_are_refused(content: bytes, said: str, encoding: 
         "[INFO] 12:00:00 step 5",
         "[rank3]: INFO up",
         "{'a': 1} INFO a Python dictionary",
-        "{broken INFO",
         "[0] INFO",
-        "loss 0.25 INFO",
     ],
 )
 def test_lines_that_look_like_something_else_are_read(line: str) -> None:
     assert looked(parse(line.encode())) == APPLICATION
+
+
+@pytest.mark.parametrize("line", ["{broken INFO", "loss 0.25 INFO", "prose with INFO in it"])
+def test_a_level_within_a_line_makes_no_log_of_it(line: str) -> None:
+    found = parse(f"{line}\nCUDA error: unknown error\n".encode())
+    assert [event.signal for event in found.events] == ["log.cuda_error"], "but it is read"
+    assert looked(found) == set()
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be"])

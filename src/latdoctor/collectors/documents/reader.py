@@ -67,7 +67,7 @@ def _with_joined_gaps(found: Evidence) -> Evidence:
     known.update((None, one.signal) for one in found.readings)
     signals: dict[Gap, dict[str, None]] = {}
     for gap in found.gaps:
-        same = structs.replace(gap, signals=(), origin=gap.origin if gap.code != GapCode.ABSENT else None)
+        same = structs.replace(gap, signals=(), origin=_of_file(gap))
         general = gap.code not in (GapCode.ABSENT, GapCode.UNREADABLE)
         lacking = (one for one in gap.signals if general or (gap.subject, one) not in known)
         signals.setdefault(same, {}).update(dict.fromkeys(lacking))
@@ -90,6 +90,11 @@ def _read(parts: Sequence[Part]) -> Iterator[tuple[Part, bool]]:
         elif not part.format.cumulative or part is last[part.format.name]:
             yield part, part.format.name in seen
             seen.add(part.format.name)
+
+
+def _of_file(gap: Gap) -> Origin | None:
+    """What is missing in all parts has no place in one of them."""
+    return Origin(gap.origin.artifact) if gap.origin and gap.code == GapCode.ABSENT else gap.origin
 
 
 def _part(part: Part, artifact: Artifact, *, further: bool) -> Iterator[Evidence]:

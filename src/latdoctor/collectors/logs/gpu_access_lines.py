@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from latdoctor.collectors.gpu_access import ACCESS_ERROR, AccessFailure
 from latdoctor.collectors.logs import GPU_LOST, XID
 from latdoctor.collectors.logs.error_code_tables import lookup_xid
 from latdoctor.collectors.logs.line_events import EventLines, Found
 from latdoctor.collectors.logs.line_kind import LineKind
 from latdoctor.collectors.logs.line_prefix import LogLine
+from latdoctor.evidence.gpu_access import ACCESS_ERROR, AccessFailure
 from latdoctor.evidence.model import Value
 from latdoctor.evidence.subject_branch import pci_of
 

@@ -23,16 +23,22 @@ _SELECTED = re.compile(
     r"|\s*</?TASK>|(?:RIP|RSP|RAX|RBX|RCX|RDX|RBP|RDI|R\d\d|Code|CR2|FS): |\[\s*(?:\d+|pid)\s*\]|Memory cgroup|Mem-Info"
     r"|(?:active|inactive|unevictable|slab|mapped|free|pagetables|total_)\w*[: ]"
 )
+_LEVELS = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|FATAL|CRIT(?:ICAL)?)"
+# A level at the beginning, behind at most what carriers and loggers write in brackets.
 _LEVEL = re.compile(
-    r".{0,60}?(?:\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERROR|FATAL|CRITICAL)\b(?:[\]:|\s]|$)"
-    r"|\[(?:trace|debug|info|notice|warn(?:ing)?|error|crit|fatal)\]|\blevel=\w)|[IWEF]\d{4} \d\d:"
+    r"(?:(?:\[[^\[\]]{0,80}\]|\([^()]{0,120}\)|\{[^{}]{0,200}\}|[\w.@/-]{1,80} {0,40}\|)[:,]?\s{0,4}){0,4}"
+    rf"(?:{_LEVELS}\b(?:[\]:|\t]| (?!=)|$)|\[(?i:{_LEVELS})\]|(?:level|lvl|severity)=\"?\w)|[IWEF]\d{{4}} \d\d:"
 )
 # Lines of a traceback, which belong to the line before.
 _CONTINUES = re.compile(
     r"\s|Traceback \(|[\w.]{1,120}(?:Error|Exception|Warning|Interrupt|Exit)\b|The above exc|During h"
 )
 # A time followed by a separator begins the row of a table; trtexec's log is that of a benchmark.
-_ROW = re.compile(r"\s*\"?[,;|\t]")
+_ROW = re.compile(
+    r"\"?\[?\d{2,4}[/-]\d\d[/-]\d\d(?:\d\d)?[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?\"?"
+    rf"(?: ?[,;|](?!\d{{1,9}}[\s\]]\s?\S)|\t)(?!\s*\"?\[?(?i:{_LEVELS})\b)"
+)
+_NUMBERS = re.compile(r"[\d\s.,;:%+-]+(?:[eE][+-]\d+)?$")
 _BENCHMARK = re.compile(r"\s*\[[VIWEF]\]|&&&& ")
 
 
@@ -55,8 +61,8 @@ class LogNature:
         self._of_driver = self._of_others = False
         self._headed = self._continued = self._other = self._rows = 0
 
-    def note(self, line: LogLine, *, sampled: bool) -> None:
-        """Note who wrote a line, and count it among those that are `sampled`, whatever they contain."""
+    def note(self, line: LogLine, text: str, *, sampled: bool) -> None:
+        """Note who wrote a line, and count it among those that are `sampled`; `text` is all of it."""
         message = line.message.strip()
         if not message or message.startswith("-- "):  # journalctl's own remarks
             return
@@ -70,15 +76,11 @@ class LogNature:
             self.application_lines = True
             self._last_writer = APPLICATION
             if sampled:
-                self._count(line)
+                self._count(line, text)
 
-    def _count(self, line: LogLine) -> None:
-        if line.writer == APPLICATION and _BENCHMARK.match(line.message):
+    def _count(self, line: LogLine, text: str) -> None:
+        if line.writer == APPLICATION and _is_row(line, text):
             self._rows += 1
-        elif line.writer == APPLICATION and line.time is not None:
-            row = _ROW.match(line.message) is not None
-            self._rows += row
-            self._headed += not row
         elif line.writer == APPLICATION or _LEVEL.match(line.message):
             self._headed += 1
         elif _CONTINUES.match(line.message):
@@ -99,3 +101,9 @@ class LogNature:
         if self._of_others:
             return KernelExtent.WHOLE
         return KernelExtent.DRIVER_EXTRACT if self._of_driver else KernelExtent.OTHER_EXTRACT
+
+
+def _is_row(line: LogLine, text: str) -> bool:
+    """Whether a time begins a row of numbers, or a line of a benchmark."""
+    message = line.message
+    return any(found is not None for found in (_ROW.match(text), _NUMBERS.match(message), _BENCHMARK.match(message)))

@@ -79,7 +79,7 @@ class LogScanner:
 
     def take(self, at: LineLocation, worth: bool, *, sampled: bool) -> None:
         """Process a line. `worth`: it contains words of interest; `sampled`: it is read whatever it contains."""
-        self.nature.note(at.line, sampled=sampled)
+        self.nature.note(at.line, at.text, sampled=sampled)
         if self.coverage:
             self.coverage.note_time(at.line)
         if worth:

@@ -12,7 +12,6 @@ from msgspec import structs
 from latdoctor.collectors.documents.nvidia_smi.fields import FURTHER, PARTIAL, Fields, GpuState, device_of, sample_of
 from latdoctor.collectors.documents.nvidia_smi.values import refusal
 from latdoctor.collectors.documents.text_format import Section
-from latdoctor.collectors.gpu_access import ACCESS_ERROR, AccessFailure
 from latdoctor.collectors.nvml import SIGNALS
 from latdoctor.collectors.nvml.evidence import record_evidence
 from latdoctor.collectors.nvml.readings import QUANTITIES
@@ -27,6 +26,7 @@ from latdoctor.collectors.nvml.samples import (
     Text,
     Unavailable,
 )
+from latdoctor.evidence.gpu_access import ACCESS_ERROR, AccessFailure
 from latdoctor.evidence.model import Event, Evidence, Reading, Series, Window
 
 GPU_LOST, PROCESS_MEMORY = "log.gpu_lost", "gpu.process_memory"
