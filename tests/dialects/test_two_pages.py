@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from latdoctor.collectors.prometheus.exposition import parse
 from latdoctor.dialects.loader import read_dialects
 from latdoctor.dialects.metrics_page_model import ScrapedPage
-from latdoctor.dialects.model import Dialect
-from latdoctor.dialects.page_series import MAX_SUBJECTS
+from latdoctor.dialects.model import MAX_SUBJECTS, Dialect
 from latdoctor.dialects.to_evidence import read_pages
 from latdoctor.evidence.model import Evidence, Gap
 

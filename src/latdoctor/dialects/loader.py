@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from latdoctor.dialects.model import (
+    MAX_SUBJECTS,
     PLACEHOLDER,
     SERVER,
     BitMask,
@@ -21,6 +22,7 @@ from latdoctor.dialects.model import (
     Term,
     parse_term,
 )
+from latdoctor.dialects.renaming import Renaming, renamed
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.catalogue import Signal, SignalKind, catalogue
 from latdoctor.strict_yaml import Fields, Node, load
@@ -50,22 +52,45 @@ def read_dialects(paths: Sequence[Path]) -> tuple[Dialect, ...]:
     """Load the dialects of `paths`. Raises DefinitionError with every problem of every file, as file:line."""
     problems: list[Problem] = []
     found: dict[str, Dialect] = {}
+    bases: dict[str, Renaming] = {}
     for path in paths:
         try:
             root = load(path)
         except DefinitionError as error:
             problems.extend(error.problems)
             continue
-        dialect = _dialect(Fields(root, problems, "a dialect"), path.stem)
+        fields = Fields(root, problems, "a dialect")
+        renaming = _renaming(fields)
+        dialect = _dialect(fields, path.stem, own_signals=renaming is None)
         if dialect.id in found:
             problems.append(Problem(root.where, f"the dialect {dialect.id!r} is defined twice"))
         found[dialect.id] = dialect
+        if renaming is not None:
+            bases[dialect.id] = renaming
+    for name, renaming in bases.items():
+        base = found.get(renaming.base)
+        if base is None or renaming.base in bases:
+            problems.append(Problem(renaming.where, f"like: {renaming.base!r} is not a dialect with names of its own"))
+            continue
+        found[name] = renamed(found[name], base, renaming)
     if problems:
         raise DefinitionError(problems)
     return tuple(found.values())
 
 
-def _dialect(fields: Fields, stem: str) -> Dialect:
+def _renaming(fields: Fields) -> Renaming | None:
+    """`like: vllm` with `rename: {"vllm:": [vllm_, ray_vllm_]}`: the names of another dialect with other beginnings."""
+    base = fields.text("like")
+    prefixes = tuple(
+        (prefix, tuple(part.text or "" for part in (node.value if isinstance(node.value, tuple) else (node,))))
+        for prefix, node in fields.items("rename")
+    )
+    if bool(base) != bool(prefixes):
+        fields.problem(fields.where, "'like' and 'rename' belong together")
+    return Renaming(base, prefixes, fields.where) if base and prefixes else None
+
+
+def _dialect(fields: Fields, stem: str, *, own_signals: bool) -> Dialect:
     problems = fields.problems
     identity = fields.text("id", required=True)
     if identity and (identity != stem or not _ID.fullmatch(identity)):
@@ -88,8 +113,9 @@ def _dialect(fields: Fields, stem: str) -> Dialect:
         idle=_terms(fields, "idle"),
         cached=fields.flag("cached"),
         hint=fields.text("hint"),
+        most_subjects=fields.scalar("most_subjects", int, MAX_SUBJECTS),
     )
-    if not dialect.signals:
+    if own_signals and not dialect.signals:
         fields.problem(fields.where, "a dialect needs at least one signal")
     fields.finish()
     return dialect

@@ -91,6 +91,7 @@ class Take(StrEnum):
 
 
 PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")
+MAX_SUBJECTS = 256  # of a page, where its dialect says no other number
 SERVER = "server"  # the subject server/NAME as a `parent`
 
 
@@ -197,6 +198,7 @@ class SubjectRule(Struct, frozen=True):
 class Dialect(Struct, frozen=True):
     """One server or exporter. `idle` are samples that are all zero for an unused subject.
 
+    `most_subjects`: further models, pods or GPUs on one page are left unread.
     `cached`: the exporter refreshes its numbers on a schedule of its own, so that two pages may be one reading.
     """
 
@@ -210,6 +212,7 @@ class Dialect(Struct, frozen=True):
     idle: tuple[Term, ...] = ()
     cached: bool = False
     hint: str = ""
+    most_subjects: int = MAX_SUBJECTS
 
     @property
     def signals(self) -> frozenset[str]:

@@ -24,8 +24,6 @@ from latdoctor.evidence.model import Labels, Subject
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
-# Further models or GPUs on one page are not read.
-MAX_SUBJECTS = 256
 # Further values of a label that is kept separate are left out.
 MAX_VALUES = 16
 _SUFFIXES = ("", "_bucket")
@@ -63,7 +61,7 @@ class DialectView:
 
     @property
     def left_out(self) -> int:
-        """Number of subjects beyond MAX_SUBJECTS, which are not read."""
+        """Number of subjects beyond those that the dialect reads."""
         return len(self._beyond)
 
     @property
@@ -139,7 +137,7 @@ class DialectView:
         """The subject of a series: the first subject rule all of whose labels it has, else the server.
 
         The server's name ends it, as in `model/m:version=1@localhost:8000`.
-        None for a subject beyond the first MAX_SUBJECTS.
+        None for a subject beyond the most that the dialect reads.
         """
         if labels not in self._known:
             self._known[labels] = self._named(labels)
@@ -153,7 +151,7 @@ class DialectView:
                 several = [name for name in rule.apart if name in values and len(self._apart.get((base, name), ())) > 1]
                 split = "".join(f":{name}={clean(values[name], 80)}" for name in several)
                 subject = f"{base}{split}@{self.server.removeprefix('server/')}"  # two servers may serve one model
-                if subject not in self._parents and len(self._parents) >= MAX_SUBJECTS:
+                if subject not in self._parents and len(self._parents) >= self.dialect.most_subjects:
                     self._beyond.add(subject)
                     return None
                 self._parents.setdefault(subject, self._parent(rule, values))

@@ -32,7 +32,7 @@ def put_node(
             gathered.event("kube.node_not_ready", subject, line, time=since, text=text, fields=fields, place=place)
     elif pressure and state in ("True", "False"):
         kind = (pressure[1] or "disk").lower()
-        labels = (("kind", kind),)
+        labels = (("condition", name),)
         gathered.reading("node.pressure", subject, float(state == "True"), line, labels=labels, place=place)
         if state == "True":
             fields = {"kind": kind}
