@@ -66,10 +66,13 @@ class Column:
 
 @dataclass(slots=True)
 class EngineSamples:
-    """What the log says of one engine; `name` is empty for the only one. Mutable while the log is read."""
+    """What the log says of one engine. `name` is empty for the only one, `pod` where no carrier of the log names it.
+    Mutable while the log is read.
+    """
 
     server: str
     name: str
+    pod: str = ""
     columns: dict[str, Column] = field(default_factory=dict)
     requests: RequestColumns = field(default_factory=RequestColumns)
     events: list[tuple[str, str, float, float | None, int, str]] = field(default_factory=list)
@@ -81,6 +84,19 @@ class EngineSamples:
             column.times.append(math.nan if time is None else time)
             column.values.append(value)
             column.lines.append(line)
+
+    def take(self, other: EngineSamples) -> None:
+        """Add all that `other` has: lines that do not name the engine are about the only one."""
+        for signal, column in other.columns.items():
+            own = self.columns.setdefault(signal, Column(column.kind))
+            if own.kind == column.kind:
+                own.times.extend(column.times)
+                own.values.extend(column.values)
+                own.lines.extend(column.lines)
+        if len(other.requests):
+            self.requests = other.requests  # of one kind of engine only one writes them
+        self.events.extend(other.events)
+        self.kinds.update(other.kinds)
 
     def add_request(self, request: Request, time: float | None, line: int) -> None:
         seconds, status, stages = request
@@ -95,12 +111,16 @@ class EngineSamples:
 
 
 def engine_evidence(engines: Sequence[EngineSamples], artifact: Artifact, requested: TimeRange | None) -> Evidence:
-    """The evidence of all engines of one log. The first engine is the server itself, unless there are more."""
-    names = {engine.name for engine in engines if engine.name}
+    """The evidence of all engines of one log. A single pod, and a single first engine, are the server itself."""
+    several_pods = len({engine.pod for engine in engines}) > 1
+    merged: dict[tuple[str, str], EngineSamples] = {}
     for engine in engines:
-        if len(names) == 1 and _FIRST.fullmatch(engine.name):
-            engine.name = ""
-    return Evidence.merge(_EngineReport(engine, artifact, requested).evidence() for engine in engines)
+        names = {one.name for one in engines if one.name and one.pod == engine.pod}
+        rank = "" if len(names) == 1 and _FIRST.fullmatch(engine.name) else engine.name
+        name = "-".join(part for part in (engine.pod if several_pods else "", rank) if part)
+        whole = merged.setdefault((engine.server, name), EngineSamples(engine.server, name))
+        whole.take(engine)
+    return Evidence.merge(_EngineReport(engine, artifact, requested).evidence() for engine in merged.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,16 +172,19 @@ def rules() -> tuple[tuple[EngineFormat, LineRule], ...]:
 
 
 @cache
-def needles() -> tuple[bytes, ...]:
-    """The hints of all formats as regular expressions on bytes."""
-    texts = sorted({hint for _, rule in rules() for hint in rule.hints})
-    return tuple(re.escape(text.encode()).replace(b"\\ ", b" ") for text in texts)
+def _hints() -> tuple[str, ...]:
+    return tuple(sorted({hint for _, rule in rules() for hint in rule.hints}))
 
 
 @cache
-def hints() -> re.Pattern[bytes]:
-    """Matches every line that one of the shipped formats may read."""
-    return re.compile(b"|".join(needles()))
+def needles() -> tuple[bytes, ...]:
+    """The hints of all formats as regular expressions on bytes."""
+    return tuple(re.escape(hint.encode()).replace(b"\\ ", b" ") for hint in _hints())
+
+
+def has_hint(text: str) -> bool:
+    """Whether one of the shipped formats may read a line with this text."""
+    return any(hint in text for hint in _hints())
 
 
 @cache

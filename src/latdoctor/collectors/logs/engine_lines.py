@@ -32,6 +32,8 @@ from latdoctor.units import unit
 
 MAX_LINE = 64 << 10  # bytes; what follows in a longer line is not read
 MAX_ENGINES = 256
+# kubectl logs --prefix and docker compose name the pod or the container before each line.
+_CARRIER = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] |([\w.-]{1,80}) {1,30}\| ")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 _US_DATE = re.compile(r"(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)")
 
@@ -52,7 +54,7 @@ class EngineReader:
 
     artifact: Artifact
     requested: TimeRange | None = None
-    engines: dict[tuple[str, str], EngineSamples] = field(default_factory=dict)
+    engines: dict[tuple[str, str, str], EngineSamples] = field(default_factory=dict)
 
     def take(self, at: LineLocation) -> None:
         """Process a line that contains one of the hints."""
@@ -91,18 +93,20 @@ class EngineReader:
         found = rank.pattern.search(text) if rank else None
         name = clean(found[1], 60).replace(" ", "-").replace("/", "-") if found else ""
         name = f"rank-{name}" if name.isdigit() else name
-        key = (server, name)
+        carrier = _CARRIER.match(text)
+        pod = clean(carrier[1] or carrier[2], 80) if carrier else ""
+        key = (server, pod, name)
         if key not in self.engines:
             if len(self.engines) >= MAX_ENGINES:
                 return None
-            self.engines[key] = EngineSamples(server, name)
+            self.engines[key] = EngineSamples(server, name, pod)
         return self.engines[key]
 
 
 def _text(at: LineLocation) -> str:
     """The line without colours; of a JSON record its message, or all of it if the numbers are in other fields."""
     record = at.raw.lstrip().startswith(b"{")
-    if not at.raw or (record and engine_formats.hints().search(at.text.encode())):
+    if not at.raw or (record and engine_formats.has_hint(at.text)):
         return at.text
     return _COLOUR.sub(b"", at.raw[:MAX_LINE]).decode("utf-8", "replace").rstrip("\r\n")
 
