@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.cluster_vitals import cluster_vitals
 from latdoctor.diagnosis.engine_vitals import dated, engine_events, level_changes
+from latdoctor.diagnosis.gpu_vitals import gpu_events, gpu_numbers
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Evidence, Reading, is_unknown, kind_of
 
@@ -121,9 +122,11 @@ def vitals(evidence: Evidence) -> tuple[Vital, ...]:
     """The vital signs in `evidence`, in the order of importance; a signal that nothing shows is left out."""
     return (
         *_singles(evidence),
+        *gpu_numbers(evidence),
         *cluster_vitals(evidence),
         *_parts(evidence),
         *_happened(evidence),
+        *gpu_events(evidence),
         *engine_events(evidence),
         *_searched(evidence),
     )

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report import diagnosis_text, engine_signs, time_scope
+from latdoctor.report import diagnosis_text, engine_signs, gpu_signs, time_scope
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.units import format_value
 
@@ -52,6 +52,7 @@ PHRASES = {
     "gpu.temperature": "GPU {}",
     "gpu.sm_clock_ratio": "SM clock {} of its maximum",
     "gpu.power_ratio": "power {} of the limit",
+    **gpu_signs.PHRASES,
     "trace.span": "trace of {}",
     "trace.kernels": "{} kernels",
     "copy.time_share": "memory copies (memcpy) {} of the time",
@@ -224,7 +225,7 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
     fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
     busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
     idle = busy is not None and not _is_over(busy, _IDLE)
-    nothing = "no cause found" if fired or idle else "nothing wrong found"
+    nothing = "no cause found" if fired or idle or gpu_signs.reports(diagnosis) else "nothing wrong found"
     noun = file_noun(diagnosis)
     if noun == "trace" and busy is None and not said:
         return f"{nothing} in this trace, which has no GPU activity"
@@ -274,6 +275,8 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     best = headline_latency(diagnosis)
     headline = {*_HARM, *_P99, *([best.signal] if best else [])}
     shown = PHRASES.keys() - {*headline, "gpu.busy_ratio"}
+    if reports := gpu_signs.reports(diagnosis):
+        yield from wrapped(reports, " ", "   ")[:2]
     if events := engine_signs.events(diagnosis):
         yield from wrapped(events, " ", "   ")[:2]
     signs = [one for one in singles if one.signal in shown and not _is_minor(one)]

@@ -1,0 +1,65 @@
+"""Vital signs of GPUs and of what connects them, and reports that a GPU cannot be reached."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from latdoctor.conditions.evaluator import show
+from latdoctor.diagnosis.result import Vital
+from latdoctor.evidence.gpu_access import ACCESS_ERROR
+from latdoctor.evidence.model import Evidence
+
+# The gravest first. Nothing follows from the absence of one.
+EVENTS = (
+    ACCESS_ERROR,
+    "log.fabric_error",
+    "gpu.diagnostic_failed",
+    "log.collective_timeout",
+    "log.collective_error",
+    "log.pcie_error",
+    "log.no_gpu_found",
+    "gpu.vgpu_unlicensed",
+)
+# What is shown only where its share of a maximum is not known.
+_WITHOUT = {
+    "gpu.power": "gpu.power_ratio",
+    "gpu.sm_clock": "gpu.sm_clock_ratio",
+    "gpu.memory_used": "gpu.memory_used_ratio",
+}
+_FURTHER = (*_WITHOUT, "gpu.memory_temperature", "gpu.memory_utilization", "offload.layer_share")
+_TEXTS = ("gpu.name", "gpu.driver_version", "collective.network")
+_SLOW_CHANNELS = "NET/Socket"
+
+
+def gpu_events(evidence: Evidence) -> Iterator[Vital]:
+    """How many reports there are, of failed access of each kind, and when the first of them was made."""
+    for signal in EVENTS:
+        events = evidence.events_by_signal.get(signal, ())
+        kinds = dict.fromkeys(str(one.fields.get("kind", "")) for one in events)
+        groups = {kind: {kind} for kind in kinds} if signal == ACCESS_ERROR else {", ".join(filter(None, kinds)): kinds}
+        for part, members in groups.items() if events else ():
+            own = [one for one in events if str(one.fields.get("kind", "")) in members]
+            times = [one.time for one in own if one.time is not None]
+            yield Vital(signal, own[0].subject, float(len(own)), str(len(own)), part, min(times, default=None))
+
+
+def gpu_numbers(evidence: Evidence) -> Iterator[Vital]:
+    """The highest of each number that is not shown as a share already, and what the GPUs and their network are."""
+    known = evidence.readings_by_signal
+    for signal in _FURTHER:
+        if _WITHOUT.get(signal, "") in known:
+            continue
+        found = [(one.value, one.subject) for one in known.get(signal, ()) if not isinstance(one.value, str)]
+        if found:
+            value, subject = max(found)
+            yield Vital(signal, subject, value, show(signal, value))
+    for signal in _TEXTS:
+        texts = Counter(str(one.value) for one in known.get(signal, ()))
+        if texts:
+            text, count = texts.most_common(1)[0]
+            many = f"{count} x " if signal == "gpu.name" and count > 1 else ""
+            yield Vital(signal, known[signal][0].subject, text, f"{many}{text}")
+    for one in known.get("collective.channels", ()):
+        if dict(one.labels).get("transport") == _SLOW_CHANNELS:
+            yield Vital(one.signal, one.subject, one.value, show(one.signal, one.value))
