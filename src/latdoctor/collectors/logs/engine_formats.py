@@ -172,6 +172,12 @@ def rules() -> tuple[tuple[EngineFormat, LineRule], ...]:
 
 
 @cache
+def rules_by_hint() -> tuple[tuple[str, int], ...]:
+    """Each hint with the index of its rule in `rules`."""
+    return tuple((hint, index) for index, (_, rule) in enumerate(rules()) for hint in rule.hints)
+
+
+@cache
 def _hints() -> tuple[str, ...]:
     return tuple(sorted({hint for _, rule in rules() for hint in rule.hints}))
 

@@ -60,9 +60,10 @@ class EngineReader:
         """Process a line that contains one of the hints."""
         text = _text(at)
         line = _Line(at.number, text, at.line.time)
-        for form, rule in engine_formats.rules():
-            if any(hint in text for hint in rule.hints):
-                self._line(form.title, rule, line)
+        rules = dict.fromkeys(index for hint, index in engine_formats.rules_by_hint() if hint in text)
+        for index in sorted(rules):
+            form, rule = engine_formats.rules()[index]
+            self._line(form.title, rule, line)
 
     def evidence(self, *, complete: bool) -> Evidence:
         """What the lines show; nothing depends on whether the log is complete, because nothing is ruled out."""

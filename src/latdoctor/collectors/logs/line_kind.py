@@ -6,13 +6,13 @@ one search over the raw bytes finds the lines with a needle of any kind, and all
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
 from latdoctor.collectors.logs.line_prefix import LogLine
+from latdoctor.collectors.logs.prefilter import Prefilter
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
@@ -72,6 +72,6 @@ class LineKind:
         return self.ranged(artifact, requested) if self.ranged and requested else self.reader(artifact)
 
     @cached_property
-    def has_needle(self) -> Callable[[bytes], object]:
+    def has_needle(self) -> Callable[[bytes], bool]:
         """Whether raw bytes contain a needle."""
-        return re.compile(b"|".join(self.needles)).search
+        return Prefilter(self.needles).search
