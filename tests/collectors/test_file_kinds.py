@@ -101,3 +101,13 @@ def test_a_file_of_every_kind_is_recognised_and_read_without_an_option(tmp_path:
 @given(st.binary(max_size=300))
 def test_any_bytes_are_some_kind_or_none(content: bytes) -> None:
     assert isinstance(wrong_option_hint(Artifact("x/a", "x", "a", "a", 0.0, content), "x"), str)
+
+
+def test_a_log_with_stacks_in_it_stays_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    lines = [f"2026-01-31 12:00:{second:02} INFO step {second}" for second in range(50)]
+    dump = ["Current thread 0x00007f (most recent call first):", '  File "/a.py", line 1 in f']
+    path.write_text("\n".join([*lines, *dump]))
+    assert by_kind([path]) == {FileKind.LOG: (path,)}
+    path.write_text("\n".join(dump))
+    assert by_kind([path]) == {FileKind.DOCUMENT: (path,)}

@@ -82,7 +82,8 @@ def _is_document(head: bytes) -> bool:
     text = decoded(head).decode("utf-8", "replace")
     if any(one.begins.search(text) for one in WHOLE):
         return True
-    return any(part.format for part in split(cleaned_lines(text), FORMATS))
+    found = {part.format.in_logs for part in split(cleaned_lines(text), FORMATS) if part.format}
+    return False in found or (True in found and not _is_log(head))
 
 
 _TESTS = (

@@ -78,6 +78,9 @@ _SINGLE: dict[str, Worst] = {
     "offload.nodes_gpu": min,
     "profile.host_time": max,
     "profile.gpu_time": max,
+    "stack.threads": max,
+    "stack.active_threads": max,
+    "stack.unchanged_active_threads": max,
     "oom.requested": max,
     "oom.device_free": max,
     "oom.reserved_unallocated": max,
@@ -108,13 +111,20 @@ _PARTS = {
     "gap.host_share": "host",
     "request.failure_share": "reason",
     "call.time_share": "call",
+    "stack.frame_share": "frame",
     "trace.rule_matches": "rule",
 }
 _STAGES = ("stage.time_share", "tail.share")  # of one subject: shares of several do not add up
 _FEW = 100.0  # requests that a P99 needs
 _MAX_PARTS = 3
 # Events of which only the presence says something.
-_REPORTED = ("log.cpu_fallback", "log.memory_refused")
+_REPORTED = (
+    "log.cpu_fallback",
+    "log.fatal_error",
+    "log.memory_refused",
+    "log.recompile",
+    "log.recompile_limit",
+)
 _LEAST_PART = 0.01
 
 

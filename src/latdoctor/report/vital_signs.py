@@ -92,6 +92,12 @@ PHRASES = {
     "offload.nodes_gpu": "{} nodes on the GPU",
     "profile.host_time": "{} of the host in operators",
     "profile.gpu_time": "{} of the GPU",
+    "log.fatal_error": "{} fatal errors of Python",
+    "log.recompile": "{} recompilations by torch.compile",
+    "log.recompile_limit": "torch.compile gave up ({} times)",
+    "stack.threads": "{} Python threads",
+    "stack.active_threads": "{} of them active",
+    "stack.unchanged_active_threads": "{} active in the same place in every dump",
     "oom.requested": "an allocation of {} failed",
     "oom.device_free": "{} of the GPU free",
     "oom.reserved_unallocated": "{} held without use",
@@ -123,6 +129,7 @@ _PARTS = {
     "request.failure_share": "requests failed: {}",
     "gap.host_share": "while the GPU has no work, the host is in: {}",
     "call.time_share": "time in CUDA calls: {}",
+    "stack.frame_share": "threads are in: {}",
     "trace.rule_matches": "rows found by nsys analyze: {}",
 }
 HOST_ACTIVITY = {

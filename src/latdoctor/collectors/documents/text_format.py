@@ -39,6 +39,7 @@ class TextFormat:
     document (JSON, XML, CSV) and is never split; `begins` is then searched in its first 128 KiB. `repeats`: a heading
     repeats within a part (`-l`), also after an empty line.
     `cumulative`: later parts of a file repeat what earlier ones say, so only the last is read.
+    `in_logs`: servers print it into their logs too, so that a log with such a part stays a log.
     `read_together` reads several files of this format that belong together (two snapshots of counters).
     `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
     """
@@ -54,4 +55,5 @@ class TextFormat:
     keeps: re.Pattern[str] | None = None
     repeats: bool = False
     cumulative: bool = False
+    in_logs: bool = False
     read_together: Callable[[Sequence[Section]], Evidence] | None = None

@@ -24,6 +24,7 @@ MEMORY = (
     "oom.reserved_unallocated", "oom.room_ratio", "start.memory_free", "start.memory_total", "start.memory_reserve",
     "start.kv_needed", "start.kv_available", "start.kv_tokens", "start.sequence_tokens", "start.prefill_tokens",
     "log.cpu_fallback", "offload.nodes_cpu", "offload.nodes_gpu", "offload.memcpy_nodes",
+    "log.fatal_error", "log.recompile", "log.recompile_limit",
 )  # fmt: skip
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 # What the engines' own lines show (engines/*.yaml), where a log has such lines.

@@ -11,6 +11,7 @@ from latdoctor.collectors.logs import (
     memory_failures,
     nccl_lines,
     pcie_lines,
+    python_lines,
     startup_memory,
 )
 from latdoctor.collectors.logs.line_kind import LineKind
@@ -27,6 +28,7 @@ LINE_KINDS: tuple[LineKind, ...] = (
     memory_failures.KIND,
     nccl_lines.KIND,
     pcie_lines.KIND,
+    python_lines.KIND,
     startup_memory.KIND,
 )
 

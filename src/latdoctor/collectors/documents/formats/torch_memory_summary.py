@@ -85,4 +85,5 @@ FORMAT = TextFormat(
     read=read,
     provides=frozenset(SIGNALS),
     repeats=True,
+    in_logs=True,
 )

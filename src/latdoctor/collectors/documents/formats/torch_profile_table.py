@@ -156,4 +156,5 @@ FORMAT = TextFormat(
     read=read,
     provides=_SIGNALS,
     confirms=re.compile(r"^\s*-{4,}(?:\s+-{4,}){2,}\s*$", re.MULTILINE),
+    in_logs=True,
 )
