@@ -251,6 +251,29 @@ def test_an_agent_that_probes_is_no_client() -> None:
     assert value(parsed(*(nginx(n, 2.0) for n in range(50)), *probes), "request.count") == 50
 
 
+def apache(unit: float, took: float = 7.0, lines: int = 60) -> list[str]:
+    """Overlapping requests with the time at which they came, written when they end."""
+    found = [(n + (took if n % 3 else 0.5), n, took if n % 3 else 0.5) for n in range(lines)]
+    return [
+        f'10.1.1.1 - - [{at(came, "%d/%b/%Y:%H:%M:%S +0000")}] "POST /v1/chat HTTP/1.1" 200 512 {round(seconds / unit)}'
+        for _, came, seconds in sorted(found)
+    ]
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1e-3])
+def test_the_order_of_the_lines_decides_the_unit_of_bare_numbers(unit: float) -> None:
+    found = parsed(*apache(unit))
+    assert value(found, "latency.mean") == pytest.approx((7 * 40 + 0.5 * 20) / 60)
+    assert any("by the order of its lines" in gap.reason for gap in found.gaps)
+
+
+def test_bare_numbers_of_lines_in_order_have_no_unit() -> None:
+    rows = [f'10.1.1.1 - - [{at(n, "%d/%b/%Y:%H:%M:%S +0000")}] "POST /a HTTP/1.1" 200 512 84213' for n in range(60)]
+    found = parsed(*rows)
+    assert value(found, "latency.mean") is None
+    assert "latency.mean" in found.gaps_by_signal
+
+
 def test_lists_of_models_and_heads_are_no_requests_of_clients() -> None:
     lines = ['[GIN] 2026/01/31 - 02:49:01 | 200 | 2.5s | 127.0.0.1 | POST     "/api/chat"'] * 20
     for method, path in (("GET", "/api/tags"), ("POST", "/api/show"), ("HEAD", "/"), ("GET", "/v1/models")):

@@ -31,6 +31,7 @@ from latdoctor.collectors.access_log import (
     proxy_errors,
     stage_stats,
 )
+from latdoctor.collectors.access_log.bare_numbers import apply_unit, decide_unit
 from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
 from latdoctor.collectors.access_log.formats import AccessLogFormat
 from latdoctor.collectors.access_log.recognition import Recognised, recognise_forms, sampled
@@ -260,11 +261,19 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
     requests = gathering.by_replica[replica]
     name = clean(artifact.group, 100)
     server = f"server/{name}"
+    gaps = []
+    unit = decide_unit(requests) if not any(seconds >= 0 for seconds in requests.duration) else None
+    if unit is not None:
+        apply_unit(requests, unit)
+        gathering.unit_unknown = 0
+        known = (
+            f"its durations have no unit: {'microseconds' if unit < 1e-3 else 'milliseconds'} by the order of its lines"
+        )
+        gaps.append(Gap(NAME, f"{artifact.source}: {known}", (), subject=server, code=GapCode.AMBIGUOUS))
     subject = f"replica/{replica}@{name}" if replica else server
     read, why = choose_segments(time_segments(requests))
     origin = Origin(artifact.name, _place(requests))
     stats = ReplicaStats(requests, read, subject, origin, _notes(gathering, form), gathering.past)
-    gaps = []
     if gathering.past and not stats.recent:
         reason = f"{artifact.source}: no request ended in the judged window"
         gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin, GapCode.STALE))

@@ -66,6 +66,7 @@ class AccessLogEntry:
     replica: str = ""
     stages: tuple[tuple[str, float], ...] = ()  # seconds in each stage, if the line has them
     unit_unknown: bool = False  # the line has a number without a unit that may be its duration
+    bare: int | None = None  # that number, where it is whole
     failure: FailureReason | None = None  # why it failed, if the line says so
     upstream_status: int | None = None  # what the server behind a proxy answered
     attempts: int = 0  # servers that a proxy sent it to; 0 if unknown

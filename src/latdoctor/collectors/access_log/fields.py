@@ -159,7 +159,8 @@ def _of_program(entry: AccessLogEntry, fields: Fields, form: RecordFormat) -> Ac
         if (seconds := _first_seconds(fields, names)) is not None:
             stages[stage] = seconds
     first = _time(fields, form.first_token)
-    if first is not None and (waited := times.duration_between(entry.started, first)) is not None:
+    waited = times.duration_between(entry.started, first)
+    if waited is not None and (total is None or waited.seconds < total):  # equal where the answer is no stream
         stages[RequestStage.FIRST_TOKEN] = waited.seconds
     behind = next((upstreams.last_status(str(fields[name])) for name in form.upstream_status if name in fields), None)
     attempts = max((upstreams.count(str(fields[name])) for name in form.attempts if name in fields), default=0)

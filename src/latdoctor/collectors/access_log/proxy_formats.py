@@ -2,7 +2,7 @@
 
 In the combined form the duration is whatever the administrator appended. A number with a fraction is taken for nginx's
 `$request_time` (seconds), one with a unit for what it says, and `%T/%D` of Apache for its microseconds. A bare integer
-is ambiguous (Apache's `%D` is in microseconds, others use milliseconds) and is ignored.
+is ambiguous (Apache's `%D` is in microseconds, others use milliseconds): `bare_numbers.py` decides by the whole log.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def combined(line: str) -> AccessLogEntry | None:
     if found is None or ended is None:
         return None
     tail = found[5] or ""
-    duration, unit_unknown = _of_tail(tail)
+    duration, bare = _of_tail(tail)
     words = found[2].split(" ")
     status = int(found[3]) if found[3] != "-" else None
     named = _AGENT.match(tail)
@@ -75,7 +75,8 @@ def combined(line: str) -> AccessLogEntry | None:
         duration,
         status,
         words[1] if len(words) > 1 else "",
-        unit_unknown=unit_unknown,
+        unit_unknown=bare is not None,
+        bare=bare,
         agent=named[2] if named else "",
         method=words[0] if len(words) > 1 else "",
         failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
@@ -84,26 +85,26 @@ def combined(line: str) -> AccessLogEntry | None:
     return upstreams.with_upstreams(entry, behind) if behind else entry
 
 
-def _of_tail(tail: str) -> tuple[RequestDuration | None, bool]:
-    """The duration after the combined form, and whether there is only a number without a unit."""
+def _of_tail(tail: str) -> tuple[RequestDuration | None, int | None]:
+    """The duration after the combined form, or else the last number without a unit."""
     if exact := _MICROSECONDS.search(tail):
-        return times.parse_duration(exact[1], 1e-6), False
+        return times.parse_duration(exact[1], 1e-6), None
     if named := _DURATION_NAMED.search(tail):
         plain = named[1].strip().isdecimal()
-        return times.parse_duration(named[1], None if plain else 1.0), plain
+        return times.parse_duration(named[1], None if plain else 1.0), int(named[1]) if plain else None
     tokens = _NOT_A_NUMBER.sub(" ", tail).split()
     for form, unit in ((_WITH_UNIT, None), (_FRACTION, 1.0)):
         for token in tokens:
             if found := form.fullmatch(token):
-                return times.parse_duration(found[1], unit), False
+                return times.parse_duration(found[1], unit), None
     for token in tokens:
         both = _BOTH.fullmatch(token)
         if both and int(both[2]) // 1_000_000 == int(both[1]):
-            return times.parse_duration(both[2], 1e-6), False
+            return times.parse_duration(both[2], 1e-6), None
     whole = [int(found[1]) for token in tokens if (found := _WHOLE.fullmatch(token))]
     if len(whole) == 2 and whole[0] != whole[1] and max(whole) >= 1_000_000 and max(whole) // 1_000_000 == min(whole):
-        return times.numeric_duration(float(max(whole)), 1e-6), False  # %T %D
-    return None, bool(whole)
+        return times.numeric_duration(float(max(whole)), 1e-6), None  # %T %D
+    return None, whole[-1] if whole else None
 
 
 def envoy(line: str) -> AccessLogEntry | None:
@@ -154,9 +155,9 @@ def haproxy(line: str) -> AccessLogEntry | None:
         stages[RequestStage.SEND] = rest
     state = found[8] or ""
     failure = failures.of_haproxy_state(state)
-    status = int(found[7])
-    if status < 0:  # the session ended before an answer
-        status = 499 if failure in failures.GAVE_UP else 0
+    status: int | None = int(found[7])
+    if found[7] == "-1":  # the session ended before an answer
+        status = 499 if failure in failures.GAVE_UP else None if failure is None else 0
     retries = int(found[9] or 0)
     ended = Timestamp(started.time + duration.seconds, started.fine, started.zoned)
     return AccessLogEntry(

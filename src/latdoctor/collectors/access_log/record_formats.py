@@ -142,9 +142,8 @@ RECORD_FORMATS: tuple[RecordFormat, ...] = (
         upstream_status=("integrationstatus",),
     ),
     RecordFormat(
-        "LiteLLM",
+        "LiteLLM",  # its response_time ends at the first token of a stream, so the times of both ends count
         (_of_all("starttime", "endtime", "call_type"), _of_all("completionstarttime", "starttime")),
-        duration=(("response_time", S),),
         status=("error_information.error_code", "status"),
         statuses=_WORDS,
         first_token=("completionstarttime",),

@@ -46,6 +46,7 @@ class RequestColumns:
     failure: array[int] = field(default_factory=lambda: array("b"))
     upstream_status: array[int] = field(default_factory=lambda: array("h"))
     attempts: array[int] = field(default_factory=lambda: array("b"))  # 0 if unknown
+    bare: array[int] = field(default_factory=lambda: array("q"))  # a number that may be the duration; -1 if none
     per_token: array[float] = field(default_factory=lambda: array("d"))
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
     stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 if unknown
@@ -59,6 +60,7 @@ class RequestColumns:
         self.upstream_status.append(-1 if entry.upstream_status is None else entry.upstream_status)
         self.attempts.append(min(entry.attempts, 100))
         self.per_token.append(_UNTIMED if entry.per_token is None else entry.per_token)
+        self.bare.append(-1 if entry.bare is None else min(entry.bare, 1 << 60))
         self.number.append(number)
         for name, seconds in dict(entry.stages).items():
             if name in self.stages or len(self.stages) < MAX_STAGES:
