@@ -156,8 +156,8 @@ def _values(result: LoadResult) -> Iterator[_Value]:
     if result.requests is not None:
         yield "client.requests", result.requests, "", ""
         if result.failed is not None and result.requests > 0:
-            note = f"{result.failed:g} of {result.requests:g}"
-            yield "client.error_ratio", min(1.0, result.failed / result.requests), note, ""
+            failed = min(max(0.0, result.failed), result.requests)
+            yield "client.error_ratio", failed / result.requests, f"{failed:g} of {result.requests:g}", ""
     rate = result.request_rate
     if rate is None and result.requests is not None and result.seconds:
         rate = result.requests / result.seconds

@@ -5,14 +5,13 @@ Their inter-token latency is an average over each answer: time per output token,
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
 from latdoctor.collectors.documents import load_result
+from latdoctor.collectors.documents.csv_rows import rows
 from latdoctor.collectors.documents.load_result import LATENCY, LoadResult
 from latdoctor.collectors.documents.quantity_text import UNIT_SECONDS, number
 from latdoctor.collectors.documents.text_format import Section, TextFormat
@@ -44,7 +43,7 @@ def read(section: Section) -> Evidence:
 
 def read_csv(section: Section) -> Evidence:
     """The evidence of the CSV, which has a table of statistics and one of single values. Raises ValueError."""
-    return load_result.evidence(section, [_result(_tables(list(csv.reader(io.StringIO(section.text)))))])
+    return load_result.evidence(section, [_result(_tables(rows(section.text)))])
 
 
 def _tables(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, dict[str, str]]]:

@@ -6,12 +6,11 @@ its own beside the aggregate: quick health checks would otherwise hide slow answ
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from latdoctor.collectors.documents import load_result
+from latdoctor.collectors.documents.csv_rows import records
 from latdoctor.collectors.documents.load_result import LoadResult, subject_name
 from latdoctor.collectors.documents.quantity_text import number
 from latdoctor.collectors.documents.text_format import Section, TextFormat
@@ -57,7 +56,7 @@ def read_csv(section: Section) -> Evidence:
     """The evidence of `*_stats.csv`. Raises ValueError where it has no row."""
     rows = {
         _name(f"{row.get('Type') or row.get('Method') or ''} {row.get('Name') or ''}"): _result(row)
-        for row in csv.DictReader(io.StringIO(section.text))
+        for row in records(section.text)
     }
     return _evidence(section, rows)
 
@@ -113,7 +112,7 @@ def read_history(section: Section) -> Evidence:
     """The aggregate over time: percentiles of the last seconds of each moment, and rates. Raises ValueError."""
     rows = [
         {(name or "").strip(): value for name, value in row.items() if isinstance(value, str)}
-        for row in csv.DictReader(io.StringIO(section.text))
+        for row in records(section.text)
     ]
     rows = [row for row in rows if row.get("Name", "").lower() in _TOTAL and number(row.get("Timestamp", ""))]
     if not rows:

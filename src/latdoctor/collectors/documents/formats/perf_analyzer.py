@@ -6,12 +6,11 @@ infer and output. The text lists the models of an ensemble one by one.
 
 from __future__ import annotations
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Mapping
 
 from latdoctor.collectors.documents import load_result
+from latdoctor.collectors.documents.csv_rows import records
 from latdoctor.collectors.documents.load_result import LoadResult, file_name, stages, subject_name
 from latdoctor.collectors.documents.quantity_text import number
 from latdoctor.collectors.documents.text_format import Section, TextFormat
@@ -131,7 +130,7 @@ def _stage_readings(
 
 def read_csv(section: Section) -> Evidence:
     """The evidence of each row, a level of load. Raises ValueError where no row has a number."""
-    rows = list(csv.DictReader(io.StringIO(section.text)))
+    rows = records(section.text)
     parts: list[Evidence] = []
     results: list[LoadResult] = []
     for row in rows:
