@@ -6,6 +6,7 @@ value is, it is a bound: P99 is at least P95, and at most the slowest request.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -53,9 +54,9 @@ class Timing:
         return self.mean is not None or self.maximum is not None or bool(self.percentiles)
 
     def put(self, statistic: str, value: float | None) -> None:
-        """Store one statistic by the name that tools give it; what is not known is ignored."""
+        """Store one statistic by the name that tools give it; what is not known, or no duration, is ignored."""
         name = statistic.strip().lower().rstrip(":")
-        if value is None:
+        if value is None or not 0 <= value < math.inf:
             return
         if name in ("mean", "avg", "average"):
             self.mean = value
@@ -134,7 +135,7 @@ def _evidence(section: Section, result: LoadResult) -> Evidence:
     window = Window(started, None if started is None or length is None else started + length)
     readings = []
     for signal, value, note, bound in _values(result):
-        if signal in catalogue():
+        if signal in catalogue() and 0 <= value < math.inf:
             noted = "; ".join(part for part in (note, result.note) if part)
             readings.append(Reading(signal, subject, value, origin, window, note=noted, bound=bound))
     return Evidence(subjects=(Subject(subject),), readings=tuple(readings))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from latdoctor.gap_code import GapCode
 
 MAX_READ = 64 << 20  # bytes of one file
 _HEAD = 128 << 10
+_GZIP = b"\x1f\x8b"
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -77,7 +79,22 @@ def _with_joined_gaps(found: Evidence) -> Evidence:
 
 
 def _text(artifact: Artifact) -> str:
-    return decoded(artifact.read(MAX_READ)).decode("utf-8", "replace")
+    return decoded(_content(artifact)).decode("utf-8", "replace")
+
+
+def _content(artifact: Artifact) -> bytes:
+    """The bytes of the file, unpacked. Raises SourceError where they are more than MAX_READ, or damaged."""
+    raw = artifact.read(MAX_READ)
+    if not raw.startswith(_GZIP):
+        return raw
+    try:
+        unpacked = zlib.decompressobj(wbits=31).decompress(raw, MAX_READ + 1)
+    except zlib.error as error:
+        raise SourceError(f"is damaged: {error}", where=artifact.source, code=GapCode.UNREADABLE) from error
+    if len(unpacked) > MAX_READ:
+        step = "give the part of it that covers the incident"
+        raise SourceError(f"is more than {MAX_READ >> 20} MiB when unpacked", where=artifact.source, next_step=step)
+    return unpacked
 
 
 def _read(parts: Sequence[Part]) -> Iterator[tuple[Part, bool]]:
@@ -102,7 +119,8 @@ def _part(part: Part, artifact: Artifact, *, further: bool) -> Iterator[Evidence
     if part.format is None:
         yield from _log(part, artifact)
         return
-    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by, further)
+    content = _content(artifact) if part.format.binary else b""
+    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by, further, content)
     try:
         yield part.format.read(section)
     except ValueError as error:

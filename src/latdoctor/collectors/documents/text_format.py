@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from latdoctor.evidence.model import Evidence, Origin
 
@@ -23,6 +23,7 @@ class Section:
     source: str
     taken_at: float
     further: bool = False
+    content: bytes = field(default=b"", repr=False)  # the raw file, of a binary format
 
     def origin(self, line: int = 0, place: str = "") -> Origin:
         """The origin of something in line `line` of the section (0 is its first) or at a named place in it."""
@@ -40,6 +41,7 @@ class TextFormat:
     repeats within a part (`-l`), also after an empty line.
     `cumulative`: later parts of a file repeat what earlier ones say, so only the last is read.
     `in_logs`: servers print it into their logs too, so that a log with such a part stays a log.
+    `binary`: the file is no text, and `read` takes its raw content.
     `read_together` reads several files of this format that belong together (two snapshots of counters).
     `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
     """
@@ -56,4 +58,5 @@ class TextFormat:
     repeats: bool = False
     cumulative: bool = False
     in_logs: bool = False
+    binary: bool = False
     read_together: Callable[[Sequence[Section]], Evidence] | None = None
