@@ -314,7 +314,11 @@ def _chosen(options: RemediateOptions, books: Library) -> tuple[Playbook, Diagno
     if remedy is not None:
         return books.find(remedy[0]), remedy[1]
     named = ", ".join(cause.id for cause in diagnosis.causes if cause.named) or "no cause"
-    raise UsageError(f"the diagnosis names {named}, which no playbook fixes", where=str(options.diagnosis))
+    raise UsageError(
+        f"the diagnosis names {named}, which no playbook fixes",
+        where=str(options.diagnosis),
+        next_step="remedy it by hand: latdoctor explain CAUSE",
+    )
 
 
 def _settings(options: RemediateOptions) -> Mapping[str, str]:

@@ -95,10 +95,13 @@ def check_sources_read(
     The reasons go to stderr first; `consequence`: what was not done because of it.
     """
     failed = unread_sources(collected, evidence)
-    if not failed or (len(failed) < len(collected.requested) and not every):
+    if not failed:
+        return
+    gaps = [gap for source in failed for gap in _gaps_of(source, collected.bundle, evidence)]
+    if len(failed) < len(collected.requested) and not every:
+        print_gaps(gaps)  # the others are judged, but the answer alone would not show what is missing
         return
     _check_not_monitoring(source for source in failed if _answered(source, collected.bundle, evidence))
-    gaps = [gap for source in failed for gap in _gaps_of(source, collected.bundle, evidence)]
     print_gaps(gaps)
     next_step = next((gap.next_step for gap in gaps if gap.next_step), "latdoctor preflight")
     if len(failed) == len(collected.requested):

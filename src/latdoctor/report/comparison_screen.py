@@ -60,7 +60,7 @@ _NAMES = {
     "engine.reformat.time_share": "time in layout and type conversions",
     "engine.fp32.time_share": "time in FP32 layers",
     "alloc.reserved": "memory reserved",
-    "alloc.inactive_split_ratio": "memory in unusable holes",
+    "alloc.inactive_split_ratio": "memory lost to fragmentation",
     "cgroup.cpu.throttled_ratio": "periods throttled by the CPU quota",
     "host.cpu.busy_ratio": "CPU busy",
     "host.psi.cpu_some": "time in which a task waited for a CPU",

@@ -56,7 +56,7 @@ PHRASES = {
     "trace.span": "trace of {}",
     "trace.kernels": "{} kernels",
     "copy.time_share": "memory copies (memcpy) {} of the time",
-    "sync.idle_share": "host waits on an idle GPU {} of the time",
+    "sync.idle_share": "host blocked while the GPU was idle {} of the time",
     "launch.api_share": "launch calls {} of the time",
     "engine.latency.median": "median run with its copies {}",
     "engine.latency.p99": "P99 {} of a run",
@@ -69,7 +69,7 @@ PHRASES = {
     "engine.fp32.time_share": "FP32 layers {} of layer time",
     "alloc.reserved": "{} reserved",
     "alloc.allocated": "{} allocated",
-    "alloc.inactive_split_ratio": "{} of it in unusable holes",
+    "alloc.inactive_split_ratio": "{} of it lost to fragmentation",
     "alloc.ooms": "{} failed allocations",
     "alloc.retries": "{} retried allocations",
     "pod.ready": "{} pods ready",
@@ -206,7 +206,8 @@ def phrase(sign: Vital) -> str:
 
 def quantity(signal: str, shown: str) -> str:
     """`shown` with the name of its quantity: `P99 2.48 s`; as it is for a signal that is no vital sign."""
-    return PHRASES.get(signal, "{}").format(shown)
+    text = PHRASES.get(signal, "{}").format(shown)
+    return text.removesuffix("s") if shown == "1" else text
 
 
 def _latency_phrase(diagnosis: Diagnosis) -> list[str]:
@@ -234,7 +235,8 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
     idle = busy is not None and not _is_over(busy, _IDLE)
     nothing = "no cause found" if fired or idle or gpu_signs.reports(diagnosis) else "nothing wrong found"
     noun = file_noun(diagnosis)
-    if noun == "trace" and busy is None and not said:
+    active = any(one.signal.startswith(("trace.kernel", "kernel.")) for one in diagnosis.vitals)
+    if noun == "trace" and busy is None and not active and not said:
         return f"{nothing} in this trace, which has no GPU activity"
     if noun and not said:
         why = f": its GPU has work for {busy.shown} of the time" if busy is not None and idle else ""
