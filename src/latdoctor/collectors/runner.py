@@ -12,6 +12,7 @@ from itertools import groupby
 
 from latdoctor.background import BackgroundCall
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
+from latdoctor.collectors.log_overlap import without_overlap
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
@@ -120,7 +121,7 @@ def parse_bundle(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evide
         parts.extend(read)
         gaps = [gap for part in (*read, parts[0]) for gap in part.gaps if gap.source == collector.name]
         coverage.append(_coverage(collector, len(own), read, gaps))
-    return Evidence.merge(parts), tuple(coverage)
+    return Evidence.merge(without_overlap(parts)), tuple(coverage)
 
 
 def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:

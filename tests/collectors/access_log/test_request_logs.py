@@ -10,13 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latdoctor.collectors import access_log as access_log_package
+from latdoctor.collectors import logs as log_package
 from latdoctor.collectors.access_log import collector as access_log
 from latdoctor.collectors.access_log.failure_stats import cut_off
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.file_kinds import FileKind, recognise
 from latdoctor.collectors.logs import collector as logs
+from latdoctor.collectors.runner import parse_bundle
 from latdoctor.errors import SourceError
-from latdoctor.evidence.model import Evidence, is_unknown
+from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.model import Evidence, Window, is_unknown
 from tests.collectors.access_log.test_access_collect import Clock, series
 from tests.collectors.access_log.test_access_lines import CASES
 
@@ -156,6 +160,21 @@ def test_requests_between_other_lines_are_read_and_the_others_stay_an_applicatio
     found = parsed(*lines)
     assert value(found, "request.count") == 5
     assert value(found, "latency.p50") == 3.25
+
+
+def test_what_both_readers_of_a_log_find_counts_once(tmp_path: Path) -> None:
+    starting = [f"{at(-60 + n)}  INFO text_generation_launcher: Starting shard {n}" for n in range(40)]
+    path = tmp_path / "tgi.log"
+    path.write_text("\n".join([*starting, *(tgi(n, 0.1) for n in range(120))]))
+    collected = logs.READER.collect(CollectRequest(logs=(path,)), Clock())
+    bundle = Bundle(Context("t"), Window(START, START), collected.artifacts)
+    found, _ = parse_bundle((log_package.COLLECTOR, access_log_package.COLLECTOR), bundle)
+    for signal in ("latency.mean", "latency.p99", "queue.time.mean", "error.ratio"):
+        (one,) = (reading for reading in found.readings if reading.signal == signal)
+        assert one.origin.artifact.startswith("access_log/")
+    assert len([one for one in found.series if one.signal == "latency.p99"]) == 1
+    assert len([one for one in found.distributions if one.signal == "latency"]) == 1
+    assert ("log.cuda_error", "node/tgi.log") in found.looked
 
 
 def test_requests_without_a_time_have_that_of_the_lines_before() -> None:
