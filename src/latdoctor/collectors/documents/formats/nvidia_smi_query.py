@@ -74,6 +74,9 @@ _PATHS: Mapping[str, tuple[Path, ...]] = {
     "remapped_rows.failure": (("Remapped Rows", "Remapping Failure Occurred"),),
     "retired_pages.single_bit_ecc.count": (("Retired Pages", "Single Bit ECC"),),
     "retired_pages.double_bit.count": (("Retired Pages", "Double Bit ECC"),),
+    "fabric.state": (("Fabric", "State"),),
+    "fabric.status": (("Fabric", "Status"),),
+    "license_status": (("vGPU Software Licensed Product", "License Status"),),
     "retired_pages.pending": (("Retired Pages", "Pending Page Blacklist"), ("Retired Pages", "Pending")),
     **{
         f"clocks_event_reasons.{name}": tuple((reasons, *path) for reasons in _REASONS)

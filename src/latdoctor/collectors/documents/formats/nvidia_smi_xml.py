@@ -65,6 +65,9 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
     "remapped_rows.failure": ("remapped_rows/remapped_row_failure",),
     "retired_pages.single_bit_ecc.count": ("retired_pages/multiple_single_bit_retirement/retired_count",),
     "retired_pages.double_bit.count": ("retired_pages/double_bit_retirement/retired_count",),
+    "fabric.state": ("fabric/state",),
+    "fabric.status": ("fabric/status",),
+    "license_status": ("vgpu_software_licensed_product/license_status",),
     "retired_pages.pending": ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
     **{f"clocks_event_reasons.{name}": tuple(f"{reasons}_{name}" for reasons in _REASONS) for name in REASONS},
 }

@@ -27,10 +27,10 @@ from latdoctor.collectors.nvml.samples import (
     Unavailable,
 )
 from latdoctor.evidence.gpu_access import ACCESS_ERROR, AccessFailure
-from latdoctor.evidence.model import Event, Evidence, Reading, Series, Window
+from latdoctor.evidence.model import Event, Evidence, Reading, Series, Value, Window
 
-GPU_LOST, PROCESS_MEMORY = "log.gpu_lost", "gpu.process_memory"
-PROVIDES = frozenset({*SIGNALS, *FURTHER, ACCESS_ERROR, GPU_LOST, PROCESS_MEMORY})
+GPU_LOST, PROCESS_MEMORY, UNLICENSED = "log.gpu_lost", "gpu.process_memory", "gpu.vgpu_unlicensed"
+PROVIDES = frozenset({*SIGNALS, *FURTHER, ACCESS_ERROR, GPU_LOST, PROCESS_MEMORY, UNLICENSED})
 MAX_STATES = 200_000
 _MAX_PROCESSES = 64
 _SERIES = {
@@ -85,7 +85,7 @@ def evidence_of(states: Sequence[GpuState], machine: Machine, section: Section) 
     for index, found in timed.items():
         parts.append(_further(index, found, section))
         parts.append(_curves(index, devices[index], found, samples[index], section))
-        parts.append(_failures(index, found, section))
+        parts += [_failures(index, found, section), _states(index, found, section)]
     whole = Evidence.merge(parts)
     return whole if any(state.time is not None for state in states) else _without_times(whole)
 
@@ -191,6 +191,24 @@ def _failures(index: int, states: Sequence[GpuState], section: Section) -> Evide
     return Evidence(events=(*events.values(), gone))
 
 
+def _states(index: int, states: Sequence[GpuState], section: Section) -> Evidence:
+    """A fabric that is not set up (CUDA calls then fail with error 802), and a virtual GPU without a license."""
+    last = states[-1]
+    where = section.origin(place=f"line {section.first_line}, GPU {index}")
+    events = []
+    state, status = (last.fields.get(name, "").strip() for name in ("fabric.state", "fabric.status"))
+    if state in _NOT_SET_UP or (status and refusal(status) is None and status not in _SET_UP):
+        reason = f"fabric {state or status}" if state in _NOT_SET_UP else f"fabric {status}"
+        fields: dict[str, Value] = {"kind": AccessFailure.NOT_READY, "reason": reason}
+        events.append(Event(ACCESS_ERROR, f"gpu/{index}", where, fields, last.time))
+    licence = last.fields.get("license_status", "").strip()
+    if licence.lower().startswith("unlicensed"):
+        events.append(Event(UNLICENSED, f"gpu/{index}", where, {"state": licence}, last.time))
+    return Evidence(events=tuple(events))
+
+
+_NOT_SET_UP = ("In Progress", "Not Started")
+_SET_UP = ("Success", "NVML_SUCCESS", "0")
 _FAILED = {
     NvmlCode.UNKNOWN: AccessFailure.UNREADABLE_FIELD,
     NvmlCode.GPU_IS_LOST: AccessFailure.GPU_LOST,
