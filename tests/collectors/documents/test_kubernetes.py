@@ -15,6 +15,7 @@ from latdoctor.collectors.documents.reader import parse
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
+from latdoctor.evidence.redaction.redactor import Redactor
 from tests.cli.running import run
 
 CASES = [
@@ -187,3 +188,15 @@ def test_hostile_text_is_bounded(text: str) -> None:
         read(text.encode())
     except SourceError:
         return
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_redacted_text_shows_the_same(path: Path) -> None:
+    """Bundles are redacted before they are read, which changes addresses, ids and the widths of columns."""
+    plain, hidden = (read(raw, path.name) for raw in (path.read_bytes(), Redactor(b"key").content(path.read_bytes())))
+    assert [(one.signal, one.subject, one.value, one.labels) for one in hidden.readings] == [
+        (one.signal, one.subject, one.value, one.labels) for one in plain.readings
+    ]
+    assert [(one.signal, one.subject, one.time, one.fields) for one in hidden.events] == [
+        (one.signal, one.subject, one.time, one.fields) for one in plain.events
+    ]

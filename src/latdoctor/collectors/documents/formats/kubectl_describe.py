@@ -31,14 +31,15 @@ _PARTS = (
     r"\s*Restart Count:\s+\d",
     r"\s*Type\s+Reason\s+Age\s+From\s+Message",
     r"\s*FirstSeen\s+LastSeen\s+Count\s+From\s+(?i:SubObjectPath)",
-    r"Allocated resources:\s*$",
+    r"(?:Capacity|Allocatable|Allocated resources):\s*$",
+    r"Reference:\s+[A-Z]\w+/\S+\s*$",
     r"Min replicas:\s+\d",
     EVENT_ROW.pattern,
 )
 _SHOWN = (
     r"^\s*(?:State|Last State):\s+(?:Waiting|Running|Terminated)|^\s*Restart Count:|^\s*Type\s+Reason\s+Age"
     r"|^Min replicas:|^\s*(?:Normal|Warning)\s+[A-Z]\w+\s+\S|^Allocat|^Conditions:|^Pod Template:|^Node:\s"
-    r"|^\s*FirstSeen\s+LastSeen|^Replicas:\s+\d"
+    r"|^\s*FirstSeen\s+LastSeen|^Replicas:\s+\d|^Kind:\s+[A-Z]\w+"
 )
 FORMAT = TextFormat(
     name="kubectl-describe",

@@ -10,16 +10,15 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from latdoctor import strict_yaml
-from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.kubernetes import SIGNALS
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
 from latdoctor.collectors.documents.kubernetes.objects import read_object
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import DefinitionError
-from latdoctor.evidence.model import Evidence, Gap
-from latdoctor.gap_code import GapCode
+from latdoctor.evidence.model import Evidence
 
+_MOST_YAML = 8 << 20  # characters: a second reads some 400 KiB
 _MANY = 2000  # documents of a damaged text
 _SHORTER = (0, 1, 5)  # lines cut off a truncated document, one after the other
 _ITEM = re.compile(r"- \S")
@@ -33,7 +32,7 @@ def read_json(section: Section) -> Evidence:
     text = section.text.strip()
     text = text if text.startswith(("{", "[")) else "{" + text
     found = [read_object(gathered, _normal(raw), line) for raw, line in _documents(text)]
-    return _evidence(gathered, any(found), [])
+    return _evidence(gathered, read=any(found))
 
 
 def _documents(text: str) -> Iterator[tuple[object, int]]:
@@ -58,15 +57,17 @@ def read_yaml(section: Section) -> Evidence:
     """The objects of a YAML text; one that is damaged leaves a gap. Raises ValueError where none could be read."""
     gathered = Gathered(section)
     read: list[bool] = []
-    damaged: list[str] = []
-    chunks = list(_chunks(section.text.split("\n")))
+    text = section.text[:_MOST_YAML]
+    if len(text) < len(section.text):
+        gathered.damaged.append(f"only the first {_MOST_YAML >> 20} MiB are read; JSON has no such limit")
+    chunks = list(_chunks(text.split("\n")))
     for number, (lines, first) in enumerate(chunks, 1):
         cuts = _SHORTER if number == len(chunks) else _SHORTER[:1]
         try:
             read.append(read_object(gathered, _normal(_yaml(lines, cuts, section.source)), first))
         except ValueError as error:
-            damaged.append(f"from line {section.first_line + first}: {error}")
-    return _evidence(gathered, any(read), damaged)
+            gathered.damaged.append(f"from line {section.first_line + first}: {error}")
+    return _evidence(gathered, read=any(read))
 
 
 def _chunks(lines: list[str]) -> Iterator[tuple[list[str], int]]:
@@ -122,16 +123,10 @@ def _normal(raw: object) -> object:
     return raw
 
 
-def _evidence(gathered: Gathered, read: bool, damaged: list[str]) -> Evidence:
-    found = gathered.evidence()
+def _evidence(gathered: Gathered, *, read: bool) -> Evidence:
     if not read:
-        raise ValueError(damaged[0] if damaged else "it has no object of a kind that is read")
-    origin = gathered.section.origin()
-    reasons = [(f"{gathered.section.source}: {one}", GapCode.UNREADABLE) for one in damaged[:3]]
-    if gathered.left_out:
-        reasons.append((f"{gathered.section.source}: {gathered.left_out} more objects are left out", GapCode.TOO_LARGE))
-    gaps = tuple(Gap(NAME, reason, tuple(sorted(SIGNALS)), origin=origin, code=code) for reason, code in reasons)
-    return Evidence.merge([found, Evidence(gaps=gaps)])
+        raise ValueError(gathered.damaged[0] if gathered.damaged else "it has no object of a kind that is read")
+    return gathered.evidence()
 
 
 _READ_KINDS = r"(?:Pod|Node|Event|Deployment|StatefulSet|ReplicaSet|HorizontalPodAutoscaler|PodMetrics)(?:List)?"

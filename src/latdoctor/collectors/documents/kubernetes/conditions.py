@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
+from latdoctor.collectors.documents.kubernetes import containers
+from latdoctor.collectors.documents.kubernetes.containers import Ended
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
+from latdoctor.collectors.documents.kubernetes.quantities import moment
 from latdoctor.evidence.model import Value
 
 _GOOD = frozenset({"Ready"})
@@ -61,3 +65,19 @@ def put_autoscaler(
             gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)
     elif name == "ScalingActive" and state == "False" and reason != "ScalingDisabled":
         gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)
+
+
+_EXIT_CODE = re.compile(r"ExitCode(\d{1,3})")
+
+
+def put_custom(gathered: Gathered, subject: str, condition: Mapping[str, str], line: int) -> None:
+    """A condition of a custom resource that is false; Knative writes the exit code of a container as its reason."""
+    reason, message = condition.get("Reason", ""), condition.get("Message", "")
+    if condition["Status"] != "False" or not reason:
+        return
+    since = moment(condition.get("Last Transition Time", ""))
+    if code := _EXIT_CODE.fullmatch(reason):
+        containers.put_end(gathered, subject, Ended(exit_code=float(code[1]), finished=since, message=message), line)
+        return
+    fields: dict[str, Value] = {"reason": reason, "condition": condition["Type"]}
+    gathered.event("kube.warning", subject, line, time=since, text=f"{reason}: {message}", fields=fields)

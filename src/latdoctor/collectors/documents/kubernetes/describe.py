@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from latdoctor.collectors.documents.kubernetes import conditions, tables
+from latdoctor.collectors.documents.kubernetes import conditions, containers, tables
 from latdoctor.collectors.documents.kubernetes.columns import Heading, heading, row
 from latdoctor.collectors.documents.kubernetes.containers import (
     CRASH_LOOP,
@@ -91,16 +91,18 @@ def read_object(gathered: Gathered, lines: Sequence[DescribedLine]) -> None:
     """Add what one described object shows."""
     keys = {line.key for line in lines}
     head = _head(lines)
-    if "Min replicas" in keys or "Reference" in keys:
+    if "API Version" in head:
+        subject = _custom(gathered, head, lines)
+    elif "Min replicas" in keys or "Reference" in keys:
         subject = _autoscaler(gathered, head, lines)
-    elif "Roles" in keys or "Allocatable" in keys or "Allocated resources" in keys:
+    elif keys & {"Roles", "Allocatable", "Allocated resources"}:
         subject = _node(gathered, head, lines)
     elif "Pod Template" in keys or "Replicas" in head:
         subject = _workload(gathered, head, lines)
     elif keys & {*_SECTIONS, "QoS Class", "Restart Count", "Last State", "State"} or "Node" in head:
         subject = _pod(gathered, head, lines)
     else:
-        subject = tables.subject_of(gathered, head.get("Kind", "object"), *_names(head))
+        subject = _custom(gathered, head, lines)
     _events(gathered, lines, subject)
 
 
@@ -335,6 +337,25 @@ _NAMED = re.compile(r'"([^"]+)"|resource (\S+)')
 def _metric_name(text: str) -> str:
     found = _NAMED.search(text)
     return (found[1] or found[2]) if found else text
+
+
+# Custom resources: InferenceService, Knative's Revision, RayService and others
+
+
+def _custom(gathered: Gathered, head: Mapping[str, str], lines: Sequence[DescribedLine]) -> str:
+    """Conditions that are false, of keys in alphabetical order: message, reason, status, type."""
+    subject = tables.subject_of(gathered, head.get("Kind", "object"), *_names(head))
+    found: dict[str, str] = {}
+    for line in lines:
+        if line.key in ("Last Transition Time", "Message", "Reason", "Status", "Type", "Exit Code"):
+            found[line.key] = line.value
+        if line.key == "Type" and "Status" in found:
+            conditions.put_custom(gathered, subject, found, line.number)
+        elif line.key == "Exit Code":
+            containers.put_end(gathered, subject, Ended(exit_code=quantity(line.value)), line.number)
+        if line.key in ("Type", "Exit Code"):
+            found = {}
+    return subject
 
 
 # Conditions and events, of any object

@@ -7,18 +7,22 @@ events have the field `when` = `about` then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
+from latdoctor.collectors.documents import NAME
+from latdoctor.collectors.documents.kubernetes import SIGNALS
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent, classify
 from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, quantity
 from latdoctor.collectors.documents.text_format import Section
-from latdoctor.evidence.model import Event, Evidence, Labels, Reading, Series, Subject, Value, Window
+from latdoctor.evidence.model import Event, Evidence, Gap, Labels, Reading, Series, Subject, Value, Window
+from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 ABOUT = "about"
 MAX_SUBJECTS = 5000  # of one part; those beyond are left out
 _LONGEST = 120
 _TEXT = 400
+_DAMAGES = 3  # shown
 
 
 class Gathered:
@@ -28,7 +32,9 @@ class Gathered:
         self.section = section
         self.taken_at = section.taken_at
         self.row_time: float | None = None  # when the row that is read was printed, where that is known apart
-        self.left_out = 0
+        self.left_out = 0  # objects that were not even named
+        self._left_out: set[str] = set()
+        self.damaged: list[str] = []
         self._file = clean(section.artifact.rpartition("/")[2], _LONGEST)
         self._subjects: dict[str, str | None] = {}
         self._readings: dict[tuple[str, str, Labels], Reading] = {}
@@ -120,8 +126,8 @@ class Gathered:
 
     def drop_readings(self, subject: str, *signals: str) -> None:
         """Forget earlier readings that a later state of the same subject contradicts."""
-        for key in [key for key in self._readings if key[1] == subject and key[0] in signals]:
-            del self._readings[key]
+        for signal in signals:
+            self._readings.pop((signal, subject, ()), None)
 
     def evidence(self) -> Evidence:
         shown = {one.subject for one in self._readings.values()} | {one.subject for one in self._events.values()}
@@ -132,7 +138,17 @@ class Gathered:
             readings=tuple(self._readings.values()),
             series=tuple(self._series),
             events=tuple(self._events.values()),
+            gaps=tuple(self._gaps()),
         )
+
+    def _gaps(self) -> Iterator[Gap]:
+        """What was left out, and what was damaged: `damaged` says where and how."""
+        origin, source = self.section.origin(), self.section.source
+        reasons = [(one, GapCode.UNREADABLE) for one in self.damaged[:_DAMAGES]]
+        if more := self.left_out + len(self._left_out):
+            reasons.append((f"{more} more objects are left out", GapCode.TOO_LARGE))
+        for reason, code in reasons:
+            yield Gap(NAME, f"{source}: {reason}", tuple(sorted(SIGNALS)), origin=origin, code=code)
 
     def _subject(self, kind: str, names: tuple[str, ...], parent: str | None) -> str:
         known = [clean(name, _LONGEST).strip() for name in names if name and name.strip()]
@@ -140,7 +156,7 @@ class Gathered:
             return ""
         subject = f"{kind}/{'/'.join(known)}@{self._file}"
         if subject not in self._subjects and len(self._subjects) >= MAX_SUBJECTS:
-            self.left_out += 1
+            self._left_out.add(subject)
             return ""
         if self._subjects.get(subject) is None:
             self._subjects[subject] = parent

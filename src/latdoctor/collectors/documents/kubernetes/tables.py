@@ -168,6 +168,15 @@ def autoscaler(gathered: Gathered, row: Row, line: int) -> None:
     put_targets(gathered, subject, row.get("targets", ""), line)
 
 
+def service(gathered: Gathered, row: Row, line: int) -> None:
+    """A row of InferenceServices, Knative services or revisions: one that is not ready, and why."""
+    kind, name = object_name(row.get("name", ""))
+    subject = gathered.workload(kind or "service", row.get("namespace", ""), name)
+    if row.get("ready") == "False":
+        reason = row.get("reason", "") or "NotReady"
+        gathered.kube_event(KubeEvent(reason, ""), subject, line)
+
+
 def put_autoscaler(
     gathered: Gathered,
     subject: str,
@@ -290,6 +299,8 @@ TABLES: tuple[tuple[frozenset[str], Callable[[Gathered, Row, int], None]], ...] 
     (frozenset({"name", "status", "age", "version"}), node),
     (frozenset({"name", "reference", "targets", "maxpods"}), autoscaler),
     (frozenset({"name", "cpu(cores)", "memory(bytes)"}), top),
+    (frozenset({"name", "url", "ready"}), service),
+    (frozenset({"name", "generation", "ready", "reason"}), service),
     (frozenset({"name", "desired", "current"}), workload),
     (frozenset({"name", "ready", "up-to-date", "available"}), workload),
     (frozenset({"name", "ready", "age"}), workload),
