@@ -36,6 +36,11 @@ def cluster_vitals(evidence: Evidence) -> Iterator[Vital]:
         if found:
             ready = sum(found.values())
             yield Vital(signal, _only(found), ready, f"{ready:.0f} of {len(found)}")
+    pending = _largest_source(evidence, "pod.pending")
+    if pending and not evidence.readings_by_signal.get("pod.ready"):
+        yield Vital(
+            "pod.pending", _only(pending), sum(pending.values()), f"{sum(pending.values()):.0f} of {len(pending)}"
+        )
     for signal in _RESTARTS:
         found = _largest_source(evidence, signal)
         if found:

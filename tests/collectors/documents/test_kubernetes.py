@@ -200,3 +200,18 @@ def test_a_redacted_text_shows_the_same(path: Path) -> None:
     assert [(one.signal, one.subject, one.time, one.fields) for one in hidden.events] == [
         (one.signal, one.subject, one.time, one.fields) for one in plain.events
     ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        TABLE + "\nTraceback (last call):\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+        "State:      Terminated\nReason:     Error\n"
+        "Message:    RuntimeError: CUDA error: device-side assert triggered\nExit Code:  1\n",
+    ],
+    ids=["after a table", "last words of a container"],
+)
+def test_failures_between_the_lines_are_read(text: str) -> None:
+    found = read(text.encode())
+    assert [one.signal for one in found.events if one.signal == "log.cuda_error"] == ["log.cuda_error"]
+    assert found.looked == ()

@@ -119,6 +119,8 @@ def _part(part: Part, artifact: Artifact, *, further: bool) -> Iterator[Evidence
     if part.format is None:
         yield from _log(part, artifact)
         return
+    if part.format.quotes_logs:
+        yield from (Evidence(subjects=one.subjects, events=one.events) for one in _log(part, artifact))
     content = _content(artifact) if part.format.binary else b""
     section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by, further, content)
     try:

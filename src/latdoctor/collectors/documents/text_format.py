@@ -43,6 +43,7 @@ class TextFormat:
     `in_logs`: servers print it into their logs too, so that a log with such a part stays a log.
     `binary`: the file is no text, and `read` takes its raw content.
     `read_together` reads several files of this format that belong together (two snapshots of counters).
+    `quotes_logs`: messages in it, and text that follows it, may be lines of a log; failures in them are read too.
     `read` raises ValueError, or a subclass, where the part is damaged; it never returns a zero for what is absent.
     """
 
@@ -55,6 +56,7 @@ class TextFormat:
     whole: bool = False
     contains_times: bool = False
     keeps: re.Pattern[str] | None = None
+    quotes_logs: bool = False
     repeats: bool = False
     cumulative: bool = False
     in_logs: bool = False

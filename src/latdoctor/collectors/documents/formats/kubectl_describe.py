@@ -49,5 +49,6 @@ FORMAT = TextFormat(
     read=read,
     provides=SIGNALS,
     repeats=True,
+    quotes_logs=True,
     keeps=re.compile(r"[A-Z][A-Za-z -]{1,40}:\s"),
 )

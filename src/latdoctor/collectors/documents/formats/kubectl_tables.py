@@ -97,6 +97,7 @@ FORMAT = TextFormat(
     read=read,
     provides=SIGNALS,
     repeats=True,
+    quotes_logs=True,
 )
 # Custom columns begin their rows with absolute times, which elsewhere would be lines of a log.
 EVENT_COLUMNS = TextFormat(
@@ -107,5 +108,6 @@ EVENT_COLUMNS = TextFormat(
     read=read,
     provides=SIGNALS,
     repeats=True,
+    quotes_logs=True,
     keeps=re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+Z?\s{2,}\S"),
 )

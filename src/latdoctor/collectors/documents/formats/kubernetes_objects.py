@@ -141,6 +141,7 @@ JSON = TextFormat(
     read=read_json,
     provides=SIGNALS,
     repeats=True,
+    quotes_logs=True,
 )
 YAML = TextFormat(
     name="kubernetes-yaml",
@@ -152,4 +153,5 @@ YAML = TextFormat(
     read=read_yaml,
     provides=SIGNALS,
     repeats=True,
+    quotes_logs=True,
 )
