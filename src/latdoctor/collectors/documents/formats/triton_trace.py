@@ -162,7 +162,7 @@ FORMAT = TextFormat(
     name="triton-trace",
     title="a trace file of Triton",
     begins=re.compile(
-        r'\A\s*\[?\s*\{\s*"id"\s*:\s*\d+\s*,(?=[\s\S]*?"timestamps"\s*:\s*\[\s*\{)(?=[\s\S]*?"ns"\s*:\s*\d)'
+        r'\A\s*\[?\s*\{\s*"(?:id|model_name|model_version|parent_id|request_id)"\s*:(?=[\s\S]*?"timestamps"\s*:\s*\[\s*\{)(?=[\s\S]*?"ns"\s*:\s*\d)'
     ),
     read=read,
     provides=traced_requests.SIGNALS | {"queue.time.mean", *(signal for *_, signal in (*_STAGES, _COMPUTE) if signal)},

@@ -52,7 +52,7 @@ def read_wrk(section: Section) -> Evidence:
 TEXT = TextFormat(
     name="wrk",
     title="the result of wrk",
-    begins=re.compile(r"^\s*Running [\d.]+\w+ test @ "),
+    begins=re.compile(r"^\s*(?:Running [\d.]+\w+ test @ |Making \d+ requests to |Thread Stats\s+Avg\s+Stdev)"),
     confirms=re.compile(r"^\s*Latency\s+\S+\s+\S+\s+\S+\s+\S+%|Requests/sec:", re.MULTILINE),
     read=read_wrk,
     provides=load_result.SIGNALS,
