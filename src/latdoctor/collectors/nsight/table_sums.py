@@ -63,6 +63,7 @@ class TableSums:
             *self._of_calls(),
             *self._of_kernels(),
             *self._of_copies(),
+            *self._per_kernel(),
             *self._shares("kernel.time_share", "kernel", self._kernels),
             *self._kinds(),
             *self._shares("call.time_share", "call", self._calls),
@@ -117,6 +118,23 @@ class TableSums:
         if total > 0:
             shown = f"{format_value(spent, 'time')} of {format_value(total, 'time')} in all calls"
             yield self._reading("alloc.api_share", spent / total, shown, "of the whole capture, its start included")
+
+    def _per_kernel(self) -> Iterator[Reading]:
+        """Calls for each kernel, where both tables were printed."""
+        kernels = _count(self._kernels)
+        if kernels <= 0 or not self._calls:
+            return
+        kinds = [(kind_of_call(plain_name(entry.name)), entry) for entry in self._calls]
+        waits = [entry for kind, entry in kinds if kind == CallKind.SYNCHRONISE]
+        launches = [entry for kind, entry in kinds if kind == CallKind.LAUNCH]
+        place = f"{_count(waits):.0f} calls for {kernels:.0f} kernels"
+        yield self._reading("sync.count_per_kernel", _count(waits) / kernels, place)
+        if launches:
+            spent = format_value(_total(launches), "time")
+            yield self._reading("launch.duration.mean", _total(launches) / max(1.0, _count(launches)), spent)
+            yield self._reading(
+                "launch.time_per_kernel", _total(launches) / kernels, f"{spent} for {kernels:.0f} kernels"
+            )
 
     def _of_kernels(self) -> Iterator[Reading]:
         count, total = _count(self._kernels), _total(self._kernels)

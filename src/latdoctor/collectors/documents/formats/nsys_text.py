@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.nsight import SHARES, SIGNALS
 from latdoctor.collectors.nsight.analysis_rules import RULES, matches
@@ -20,7 +21,7 @@ _RULES = "|".join(sorted(RULES))
 
 def read(section: Section) -> Evidence:
     """The sums and rule results in the text. Raises ValueError where there are none."""
-    subject = f"trace/{section.artifact}"
+    subject = f"trace/{file_name(section)}"
     try:
         tables = printed(section.text, section.source).tables
     except SourceError as error:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Subject, Value
 from latdoctor.evidence.redaction.redactor import without_secrets
@@ -67,9 +68,9 @@ def read(section: Section) -> Evidence:
     if not known and not events:
         raise ValueError("it lists no thread with a frame")
     processes = list(dict.fromkeys(dump.process for dump in known))
-    parts = [Evidence((Subject(f"node/{section.artifact}"),), events=tuple(events))] if events else []
+    parts = [Evidence((Subject(f"node/{file_name(section)}"),), events=tuple(events))] if events else []
     for process in processes:
-        subject = f"process/{section.artifact}" + (f":{process}" if len(processes) > 1 else "")
+        subject = f"process/{file_name(section)}" + (f":{process}" if len(processes) > 1 else "")
         own = [dump for dump in known if dump.process == process]
         parts.append(Evidence((Subject(subject),), tuple(_readings(own, section, subject))))
     return Evidence.merge(parts)
@@ -111,7 +112,9 @@ def _shown(function: str, file: str, line: str | None) -> str:
 def _event(name: str, section: Section, number: int) -> Event:
     text = clean(without_secrets(name), 200)
     fields: dict[str, Value] = {"name": text}
-    return Event(FATAL, f"node/{section.artifact}", section.origin(number), fields, None, f"Fatal Python error: {text}")
+    return Event(
+        FATAL, f"node/{file_name(section)}", section.origin(number), fields, None, f"Fatal Python error: {text}"
+    )
 
 
 def _readings(dumps: Sequence[_Dump], section: Section, subject: str) -> Iterator[Reading]:

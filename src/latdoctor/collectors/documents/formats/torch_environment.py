@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.evidence.model import Evidence, Reading, Subject, Value
 from latdoctor.sanitize import clean
@@ -35,7 +36,7 @@ _GPUS = "environment.gpus"
 
 def read(section: Section) -> Evidence:
     """The versions in the text. Raises ValueError where it has none."""
-    subject = f"node/{section.artifact}"
+    subject = f"node/{file_name(section)}"
     readings = tuple(_readings(section, subject))
     if not readings:
         raise ValueError("it states no version")

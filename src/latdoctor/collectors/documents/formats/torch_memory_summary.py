@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.torch_memory import SIGNALS
 from latdoctor.collectors.torch_memory import evidence as memory_evidence
@@ -42,7 +43,7 @@ def read(section: Section) -> Evidence:
             states.setdefault(device, []).append(AllocatorStats(values))
     if not states:
         raise ValueError("its tables have no row with sizes")
-    subject = f"allocator/{section.artifact}"
+    subject = f"allocator/{file_name(section)}"
     return Evidence.merge(
         memory_evidence.of_stats(
             [(state, section.artifact) for state in found], subject if len(states) == 1 else f"{subject}:{device}"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.torch_trace.event_names import kind_of_kernel
 from latdoctor.evidence.model import AT_LEAST, Evidence, Reading, Subject
@@ -66,7 +67,7 @@ def read(section: Section) -> Evidence:
         raise ValueError("no row of its table has a time")
     host = totals.pop("CPU", None)
     device = next(iter(totals.values()), None)
-    subject = f"trace/{section.artifact}"
+    subject = f"trace/{file_name(section)}"
     readings = (
         *_totals(host, device, section, subject),
         *_operators(rows, device, section, subject),

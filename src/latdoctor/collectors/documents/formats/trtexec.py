@@ -6,6 +6,7 @@ import re
 
 from msgspec import structs
 
+from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.logs.collector import parse as parse_log
 from latdoctor.collectors.tensorrt import PRINTED, SIGNALS, build_log
@@ -22,8 +23,8 @@ def read(section: Section) -> Evidence:
     content = section.text.encode()
     files = EngineFiles()
     files.add(build_log.read(content), section.artifact)
-    found = engine_evidence.evidence(files, f"engine/{section.artifact}")
-    log = Artifact(section.artifact, "logs", section.artifact, section.source, section.taken_at, content)
+    found = engine_evidence.evidence(files, f"engine/{file_name(section)}")
+    log = Artifact(section.artifact, "logs", file_name(section), section.source, section.taken_at, content)
     reported = structs.replace(parse_log([log]), looked=(), gaps=(), clipped=())
     if not found.readings and not reported.events:
         raise ValueError("it has no figures of an engine")
