@@ -49,7 +49,11 @@ def test_a_text_yields_what_stands_beside_it(path: Path) -> None:
     assert set(expected.get("gaps", ())) <= {gap.code for gap in found.gaps}
 
 
-@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path",
+    [path for path in CASES if path.parent.name != "nvidia-bug-report"],  # it contains a whole kernel log
+    ids=lambda path: f"{path.parent.name}/{path.stem}",
+)
 def test_a_text_that_is_no_log_counts_as_searched_for_nothing(path: Path) -> None:
     assert read(path).looked == ()
 

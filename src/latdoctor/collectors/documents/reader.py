@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
 from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split
-from latdoctor.collectors.documents.text_format import Section
+from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.documents.unrecognised import appearance
 from latdoctor.collectors.file_kinds import head_of
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
@@ -27,6 +28,7 @@ from latdoctor.gap_code import GapCode
 
 MAX_READ = 64 << 20  # bytes of one file
 _HEAD = 128 << 10
+_PLACE = re.compile(r"line (\d+)")
 _GZIP = b"\x1f\x8b"
 
 
@@ -133,15 +135,58 @@ def _part(part: Part, artifact: Artifact, *, further: bool) -> Iterator[Evidence
         )
 
 
+def read_lines(
+    lines: Sequence[str], first_line: int, section: Section, formats: Sequence[TextFormat] = FORMATS
+) -> Evidence:
+    """What lines of a larger text show, as if they were a file; `first_line` counts from 1."""
+    artifact = _artifact_of(section)
+    parts = [_placed(part, first_line) for part in split(lines, formats)]
+    return Evidence.merge(
+        evidence for part, further in _read(parts) for evidence in _part(part, artifact, further=further)
+    )
+
+
+def _placed(part: Part, first_line: int) -> Part:
+    """`part` with its place in the larger text."""
+    return Part(part.format, part.lines, part.first_line + first_line - 1)
+
+
+def read_kernel_log(lines: Sequence[str], first_line: int, section: Section) -> Evidence:
+    """The events of a whole kernel log within a larger text, for which it counts as searched."""
+    if not any(line.strip() for line in lines):
+        return Evidence()
+    return _parsed_log(Part(None, tuple(lines), first_line), _artifact_of(section))
+
+
+def _artifact_of(section: Section) -> Artifact:
+    group = section.artifact.rpartition("/")[2]
+    return Artifact(section.artifact, NAME, group, section.source, section.taken_at, b"")
+
+
 def _log(part: Part, artifact: Artifact) -> Iterator[Evidence]:
     """The events of log lines between other parts. Such an extract never counts as searched."""
-    content = part.text.encode()
-    if not CANDIDATE.search(content):
+    if not CANDIDATE.search(part.text.encode()):
         return
-    log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.written_by, content)
-    found = parse_log([log])
+    found = _parsed_log(part, artifact)
     if found.events or found.readings or found.series:
         yield structs.replace(found, looked=(), gaps=(), clipped=())
+
+
+def _parsed_log(part: Part, artifact: Artifact) -> Evidence:
+    """What the lines show as a log, with their places in the whole text."""
+    content = part.text.encode()
+    log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.written_by, content)
+    found = parse_log([log])
+    return structs.replace(
+        found,
+        events=tuple(structs.replace(one, origin=_moved(one.origin, part.first_line)) for one in found.events),
+        readings=tuple(structs.replace(one, origin=_moved(one.origin, part.first_line)) for one in found.readings),
+    )
+
+
+def _moved(origin: Origin, first_line: int) -> Origin:
+    within = _PLACE.fullmatch(origin.place)
+    return Origin(origin.artifact, f"line {int(within[1]) + first_line - 1}") if within else origin
 
 
 def _named(finder: FileFinder, paths: tuple[Path, ...]) -> Iterator[NamedFile]:

@@ -28,7 +28,7 @@ _OWN = (
     r"|driver_version|retired_pages\.[\w.]+|compute_cap"
 )
 _FIELD = r"[A-Za-z][\w.-]{1,80}(?: \[[^\]]{1,8}\])?"
-_HEADING = re.compile(rf"^(?=.*\b(?:{_OWN})\b)(?:{_FIELD})(?:, ?{_FIELD})*\s*$")
+_HEADING = re.compile(rf"^(?=[A-Za-z][\w.-]{{1,80}}(?:,| \[|\s*$))(?=.*\b(?:{_OWN})\b)(?:{_FIELD})(?:, ?{_FIELD})*\s*$")
 _LONGEST = 200_000  # rows
 _PROCESS = ("pid", "process_name", "used_gpu_memory", "used_memory", "name")
 
@@ -132,7 +132,7 @@ def _processes(rows: Sequence[Mapping[str, str]]) -> dict[int, tuple[GpuProcess,
 FORMAT = TextFormat(
     name="nvidia-smi-csv",
     title="nvidia-smi --query-gpu",
-    begins=re.compile(rf"^.{{0,200}}nvidia-smi .*--query-(?:gpu|compute-apps|apps)[= ]|{_HEADING.pattern}"),
+    begins=re.compile(rf"nvidia-smi [^\n]{{0,400}}--query-(?:gpu|compute-apps|apps)[= ]|{_HEADING.pattern}"),
     confirms=re.compile(r"--query-|\[[^\]\n]{1,8}\]|,"),
     read=read,
     provides=PROVIDES,
