@@ -102,16 +102,6 @@ def test_the_package_declares_the_signals_of_the_formats() -> None:
     assert set(logs.ENGINE_SIGNALS) == engine_formats.given_signals()
 
 
-def test_lines_between_those_of_a_busy_access_log_are_read() -> None:
-    """A server that logs every request writes hundreds of them between two lines of statistics."""
-    request = 'INFO:     10.0.0.4:{} - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
-    line = "2026-03-01 10:00:{:02d} INFO Avg prompt throughput: 5.0 tokens/s, Avg generation throughput: 9.0 tokens/s, "
-    rest = "Running: 4 reqs, Waiting: 0 reqs, GPU KV cache usage: 7.0%, Prefix cache hit rate: 0.0%\n"
-    busy = "".join(request.format(number) for number in range(300))
-    found = read((busy + line.format(1) + rest + busy + line.format(11) + rest).encode())
-    assert {one.signal: one.value for one in found.readings}["requests.running"] == 4.0
-
-
 def test_only_the_requested_time_is_judged() -> None:
     rows = [
         f"2026-03-01T10:{minute:02d}:00Z Avg prompt throughput: 0.0 tokens/s, "
@@ -127,12 +117,8 @@ def test_only_the_requested_time_is_judged() -> None:
 
 
 def test_colours_of_a_terminal_are_left_out() -> None:
-    line = (
-        b'\x1b[2m2026-07-01T16:20:00Z\x1b[0m \x1b[32m INFO\x1b[0m embed{\x1b[3mtotal_time\x1b[0m="4ms" '
-        b'tokenization_time="1ms" queue_time="1ms" inference_time="2ms"}: Success\n'
-    )
-    (mean,) = (one for one in read(line * 3).readings if one.signal == "latency.mean")
-    assert mean.value == pytest.approx(0.004)
+    line = b"\x1b[2m2026-07-01 16:20:00\x1b[0m INFO Running: \x1b[1m4\x1b[0m reqs, GPU KV cache usage: 7.0%\n"
+    assert {one.signal: one.value for one in read(line).readings}["requests.running"] == 4.0
 
 
 @settings(max_examples=200, deadline=None)

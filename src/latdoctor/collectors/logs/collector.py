@@ -48,7 +48,12 @@ from latdoctor.sanitize import clean
 MAX_DOCUMENT = 64 << 20  # bytes of a JSON document; the rest of a longer one is not read
 
 # Words of lines that are no requests, as they make a log of requests worth reading as an application log too.
-_NO_REQUESTS = Prefilter((rb"NVRM|(?i:cuda)|Traceback|Started server process|Booting worker",))
+_NO_REQUESTS = Prefilter(
+    (
+        rb"NVRM|(?i:cuda)|Traceback|Started server process|Booting worker",
+        *(needle for kind in LINE_KINDS for needle in kind.needles),
+    )
+)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _REST_OF_DOCUMENT = f"only the first {MAX_DOCUMENT >> 20} MiB of its JSON document were read"
 
@@ -110,9 +115,11 @@ def preflight() -> Sequence[SourceAvailability]:
 def _kind(raw: LogSource, pattern: str) -> access_log.LogContent:
     """Whether it contains requests and other lines; of a long log by parts of it, and by all of it for other lines."""
     kind = access_log.recognise(raw.sample(), pattern)
-    if kind.other or isinstance(raw.content, bytes):
+    if kind.other:
         return kind
-    return replace(kind, other=any(_NO_REQUESTS.search(block) for block in log_blocks.blocks(raw.content)))
+    content = raw.content
+    blocks = (content,) if isinstance(content, bytes) else log_blocks.blocks(content)
+    return replace(kind, other=any(_NO_REQUESTS.search(block) for block in blocks))
 
 
 def _unique_name(name: str, taken: set[str]) -> str:

@@ -1,9 +1,9 @@
 """From the numbers of engine log lines to evidence: series, the level that each quantity has now, and its onset.
 
-A single value is the mean over the judged time: the requested range; for lines that are requests the last ten minutes,
-as in an access log; else the stretch in which the engine is worst off (requests run and no token is computed; the
-queue, the KV cache or the wait at a higher level than before); else the last ten minutes. All quantities of an engine
-are judged over the same time, so that they fit each other.
+A single value is the mean over the judged time: the requested range; else the stretch in which the engine is worst off
+(requests run and no token is computed; the queue, the KV cache or the wait at a higher level than before); else the
+last ten minutes, as in an access log. All quantities of an engine are judged over the same time, so that they fit each
+other.
 """
 
 from __future__ import annotations
@@ -18,9 +18,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
-from latdoctor.collectors.access_log.replica_stats import RECENT, ReplicaStats
-from latdoctor.collectors.access_log.requests import RequestColumns, choose_segments, time_segments
+from latdoctor.collectors.access_log.replica_stats import RECENT
 from latdoctor.collectors.logs.engine_formats import ONSET, ValueKind
 from latdoctor.collectors.logs.engine_levels import LevelChange, stall, worsening
 from latdoctor.collectors.time_range import TimeRange
@@ -46,12 +44,10 @@ MAX_EVENTS = 200  # of one kind of one engine
 MAX_STEPS = 7200  # of a series
 _BINS_PER_DECADE = 50
 _FIRST = re.compile(r"(?:Engine-|rank-|DP)0+")
-_RESOLUTION = 1e-3  # seconds, of durations
 _RUNNING, _OUTPUT, _INPUT = "requests.running", "output.token_rate", "input.token_rate"
 # What decides on the judged time, in this order.
 _FOCUS = ("queue.depth", "kv.usage", "queue.time.mean", _OUTPUT)
 _OTHER_ONSETS = ("prefix_cache.hit_ratio", _RUNNING)
-Request = tuple[float | None, int | None, tuple[tuple[str, float], ...]]
 
 
 @dataclass(slots=True)
@@ -64,6 +60,19 @@ class Column:
     lines: array[int] = field(default_factory=lambda: array("l"))
 
 
+@dataclass(frozen=True, slots=True)
+class LoggedEvent:
+    """A line that is an event; `count` is how many requests and the like it is about."""
+
+    signal: str
+    what: str
+    count: float
+    time: float | None
+    line: int
+    text: str
+    usual_at_start: bool = False
+
+
 @dataclass(slots=True)
 class EngineSamples:
     """What the log says of one engine. `name` is empty for the only one, `pod` where no carrier of the log names it.
@@ -74,8 +83,7 @@ class EngineSamples:
     name: str
     pod: str = ""
     columns: dict[str, Column] = field(default_factory=dict)
-    requests: RequestColumns = field(default_factory=RequestColumns)
-    events: list[tuple[str, str, float, float | None, int, str]] = field(default_factory=list)
+    events: list[LoggedEvent] = field(default_factory=list)
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, signal: str, kind: ValueKind, value: float, time: float | None, line: int) -> None:
@@ -93,21 +101,13 @@ class EngineSamples:
                 own.times.extend(column.times)
                 own.values.extend(column.values)
                 own.lines.extend(column.lines)
-        if len(other.requests):
-            self.requests = other.requests  # of one kind of engine only one writes them
         self.events.extend(other.events)
         self.kinds.update(other.kinds)
 
-    def add_request(self, request: Request, time: float | None, line: int) -> None:
-        seconds, status, stages = request
-        ended = None if time is None else Timestamp(time, fine=True, zoned=True)
-        duration = None if seconds is None else RequestDuration(seconds, _RESOLUTION)
-        self.requests.add(AccessLogEntry(None, ended, duration, status, stages=stages), line)
-
-    def add_event(self, signal: str, what: str, count: float, time: float | None, line: int, text: str) -> None:
-        self.kinds[signal, what] += 1
-        if self.kinds[signal, what] <= MAX_EVENTS:
-            self.events.append((signal, what, count, time, line, text))
+    def add_event(self, event: LoggedEvent) -> None:
+        self.kinds[event.signal, event.what] += 1
+        if self.kinds[event.signal, event.what] <= MAX_EVENTS:
+            self.events.append(event)
 
 
 def engine_evidence(engines: Sequence[EngineSamples], artifact: Artifact, requested: TimeRange | None) -> Evidence:
@@ -151,21 +151,19 @@ class _EngineReport:
         self.steps = {one.signal: one for one in self._stepped() if len(one.axis)}
         self.stall = self._stall()
         self.changes = {signal: found for signal in (*_FOCUS, *_OTHER_ONSETS) if (found := self._change(signal))}
-        self.requests = self._request_stats()
         self.start, self.end = self._judged()
 
     def evidence(self) -> Evidence:
         subjects = [Subject(self.server)]
         if self.subject != self.server:
             subjects.append(Subject(self.subject, parent=self.server))
-        own = Evidence(
+        return Evidence(
             subjects=tuple(subjects),
             readings=tuple(self._readings()),
             series=tuple(self._series()) if self.timed else (),
             distributions=tuple(self._distributions()),
             events=(*self._events(), *self._onsets()),
         )
-        return Evidence.merge([own, self.requests.evidence(0.0)]) if self.requests else own
 
     def _on_axis(self, signal: str, column: Column) -> _Samples:
         rows: Sequence[int] = range(len(column.values))
@@ -228,9 +226,6 @@ class _EngineReport:
         """Beginning and end of the judged time on the axis."""
         if self.requested is not None:
             return self.requested.judged, self.requested.until
-        window = self.requests.window if self.requests and self.timed else Window()
-        if window.start is not None and window.end is not None:
-            return window.start, window.end  # the parts of a request's time must fit the whole
         chosen = self.stall or next((self.changes[name] for name in _FOCUS if name in self.changes), None)
         if chosen is not None:
             change, samples = chosen
@@ -299,22 +294,21 @@ class _EngineReport:
                 one.signal, self.subject, buckets, origin, math.fsum(values), window, (), self.engine.server
             )
 
-    def _request_stats(self) -> ReplicaStats | None:
-        """Latency and rates, if the lines are requests. Failures alone may be another server's."""
-        requests = self.engine.requests
-        if not any(seconds >= 0 for seconds in requests.duration):
-            return None
-        read, _ = choose_segments(time_segments(requests))
-        origin = Origin(self.artifact.name, f"lines {requests.number[0]} to {requests.number[-1]}")
-        return ReplicaStats(requests, read, self.subject, origin, self.engine.server, self.requested)
-
     def _events(self) -> Iterator[Event]:
-        for signal, what, count, time, line, text in self.engine.events:
-            fields: dict[str, Value] = {"engine": self.engine.server, "what": what, "count": count}
-            if self.engine.kinds[signal, what] > MAX_EVENTS:
-                fields["lines"] = float(self.engine.kinds[signal, what])
-            origin = Origin(self.artifact.name, f"line {line}")
-            yield Event(signal, self.subject, origin, fields, time, clean(without_secrets(text), 1000))
+        for one in self.engine.events:
+            if one.usual_at_start and self._is_starting(one.line):
+                continue
+            fields: dict[str, Value] = {"engine": self.engine.server, "what": one.what, "count": one.count}
+            if self.engine.kinds[one.signal, one.what] > MAX_EVENTS:
+                fields["lines"] = float(self.engine.kinds[one.signal, one.what])
+            origin = Origin(self.artifact.name, f"line {one.line}")
+            yield Event(one.signal, self.subject, origin, fields, one.time, clean(without_secrets(one.text), 1000))
+
+    def _is_starting(self, line: int) -> bool:
+        """Whether a start-up fact follows, and no statistics before it."""
+        facts = [at for one in self.samples.values() if one.kind == ValueKind.FACT for at in one.lines if at > line]
+        levels = (at for one in self.samples.values() if one.kind == ValueKind.LEVEL for at in one.lines)
+        return bool(facts) and not any(line < at < min(facts) for at in levels)
 
     def _onsets(self) -> Iterator[Event]:
         if not self.timed:

@@ -57,20 +57,10 @@ class ValueRule(Struct, frozen=True):
     where: str = ""
 
 
-class RequestRule(Struct, frozen=True):
-    """The line is one request: its duration, and its time in stages. `status`: the HTTP status that it stands for; none
-    where a server logs its answers and not its failures, which would be a false share of errors.
-    """
-
-    duration: Find | None = None
-    unit: str = DURATION
-    status: int | None = None
-    stages: Mapping[str, Find] = {}
-
-
 class LineRule(Struct, frozen=True):
     """One kind of line. `rank` finds the engine's name, `time` a time that the line's prefix lacks, `skip` lines that
-    repeat what another process logs. `event`: the line is an event of this signal; `count` finds how many in one.
+    repeat what another process logs. `event`: the line is an event of this signal; `count` finds how many in one;
+    `usual_at_start`: it says nothing while the engine starts, before its last start-up fact.
     """
 
     id: str
@@ -80,15 +70,15 @@ class LineRule(Struct, frozen=True):
     skip: Find | None = None
     event: str = ""
     count: Find | None = None
+    usual_at_start: bool = False
     values: Mapping[str, ValueRule] = {}
-    request: RequestRule | None = None
     where: str = ""
 
     def check(self) -> Iterator[str]:
         if not self.hints:
             yield f"{self.id}: 'hints' must not be empty"
-        if not (self.values or self.event or self.request):
-            yield f"{self.id}: a line needs 'values', 'request' or 'event'"
+        if not (self.values or self.event):
+            yield f"{self.id}: a line needs 'values' or 'event'"
         if self.event and catalogue().get(self.event) is None:
             yield f"{self.id}: unknown signal {self.event!r}"
         for signal, rule in self.values.items():
@@ -103,7 +93,7 @@ class EngineFormat(Struct, frozen=True):
     lines: tuple[LineRule, ...]
 
 
-def factor(rule: ValueRule | RequestRule) -> float:
+def factor(rule: ValueRule) -> float:
     """The factor to the base unit; 1 where the number has its own unit."""
     return 1.0 if rule.unit == DURATION else unit(rule.unit).factor
 
@@ -195,7 +185,7 @@ def has_hint(text: str) -> bool:
 
 @cache
 def given_signals() -> frozenset[str]:
-    """The signals that the shipped formats may give, those of requests left out: an access log gives them too."""
+    """The signals that the shipped formats may give."""
     every = [rule for _, rule in rules()]
     values = {name for rule in every for name in rule.values}
     means = {f"{name}.mean" for name in values} & catalogue().keys()

@@ -14,12 +14,11 @@ from dataclasses import dataclass, field
 
 from latdoctor.collectors.access_log.entry import parse_duration, parse_timestamp
 from latdoctor.collectors.logs import engine_formats, line_prefix
-from latdoctor.collectors.logs.engine_evidence import EngineSamples, Request, engine_evidence
+from latdoctor.collectors.logs.engine_evidence import EngineSamples, LoggedEvent, engine_evidence
 from latdoctor.collectors.logs.engine_formats import (
     DURATION,
     Find,
     LineRule,
-    RequestRule,
     ValueRule,
     factor,
 )
@@ -75,20 +74,20 @@ class EngineReader:
         if line.time is None and rule.time is not None:
             line.time = _time_within(rule.time, line.text, self.artifact.written_by)
         values = {signal: found for signal, one in rule.values.items() if (found := _value(one, line.text)) is not None}
-        request = _request(rule.request, line.text) if rule.request else None
-        if not (values or rule.event or request):
+        if not (values or rule.event):
             return
         engine = self._engine(server, rule.rank, line.text)
         if engine is None:
             return
         for signal, found in values.items():
             engine.add(signal, rule.values[signal].kind, found, line.time, line.number)
-        if request is not None:
-            engine.add_request(request, line.time, line.number)
         if rule.event and rule.event not in line.events:  # two servers may word it alike
             line.events.add(rule.event)
             count = _number(rule.count, line.text) if rule.count else None
-            engine.add_event(rule.event, rule.id, count or 1.0, line.time, line.number, line.text)
+            event = LoggedEvent(
+                rule.event, rule.id, count or 1.0, line.time, line.number, line.text, rule.usual_at_start
+            )
+            engine.add_event(event)
 
     def _engine(self, server: str, rank: Find | None, text: str) -> EngineSamples | None:
         found = rank.pattern.search(text) if rank else None
@@ -140,25 +139,6 @@ def _value(rule: ValueRule, text: str) -> float | None:
 def _number(find: Find, text: str, *, largest: bool = False) -> float | None:
     found = [float(number.replace(",", "")) for number in find.pattern.findall(text)[: 64 if largest else 1]]
     return max(found) if found else None
-
-
-def _request(rule: RequestRule, text: str) -> Request | None:
-    """Duration (seconds), status and stages of the request that a line is about; None if it lacks its duration."""
-    duration = _seconds(rule, rule.duration, text) if rule.duration else None
-    if rule.duration is not None and duration is None:
-        return None
-    stages = ((name, _seconds(rule, find, text)) for name, find in rule.stages.items())
-    return duration, rule.status, tuple((name, seconds) for name, seconds in stages if seconds is not None)
-
-
-def _seconds(rule: RequestRule, find: Find, text: str) -> float | None:
-    found = find.pattern.search(text)
-    if found is None:
-        return None
-    if rule.unit != DURATION:
-        return float(found[1].replace(",", "")) * factor(rule)
-    duration = parse_duration(found[1])
-    return duration.seconds if duration else None
 
 
 KIND = LineKind("engines", engine_formats.needles(), EngineReader, EngineReader)
