@@ -40,7 +40,7 @@ def test_the_key_numbers_of_an_engine_are_printed(sample: str, said: tuple[str, 
 def test_lines_between_those_of_a_busy_access_log_are_read(tmp_path: Path) -> None:
     """A server that logs every request writes hundreds of them between two lines of statistics."""
     request = 'INFO:     10.0.0.4:{} - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
-    line = "INFO 03-01 10:00:{:02d} [loggers.py:1] Avg generation throughput: 9.0 tokens/s, Running: 4 reqs, Waiting: 7 reqs\n"
+    line = "INFO 03-01 10:00:{:02d} Avg generation throughput: 9.0 tokens/s, Running: 4 reqs, Waiting: 7 reqs\n"
     busy = "".join(request.format(number) for number in range(300))
     path = tmp_path / "vllm.log"
     path.write_text(busy + line.format(1) + busy + line.format(11) + busy)

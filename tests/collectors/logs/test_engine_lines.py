@@ -121,7 +121,7 @@ def test_colours_of_a_terminal_are_left_out() -> None:
     assert {one.signal: one.value for one in read(line).readings}["requests.running"] == 4.0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_damaged_lines_are_read_without_an_error(data: st.DataObject) -> None:
     content = bytearray(data.draw(st.sampled_from([path.read_bytes() for path in SAMPLES])))

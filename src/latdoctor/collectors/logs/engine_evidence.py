@@ -249,7 +249,8 @@ class _EngineReport:
         """How often, of a count since the start (its growth) or of parts (their sum over the time of the log)."""
         if not self.timed or not len(one.values):
             return
-        every = [at for other in self.samples.values() for at in (other.axis[0], other.axis[-1]) if len(other.axis)]
+        axes = [other.axis for other in self.samples.values() if len(other.axis)]
+        every = [at for axis in axes for at in (axis[0], axis[-1])]
         start, end = max(self.start, min(every)), min(self.end, max(every))
         rows = one.within(start, end)
         if not len(rows) and self.requested is None:
