@@ -43,7 +43,7 @@ def read(section: Section) -> Evidence:
 
 def read_csv(section: Section) -> Evidence:
     """The evidence of the CSV, which has a table of statistics and one of single values. Raises ValueError."""
-    return load_result.evidence(section, [_result(_tables(rows(section.text)))])
+    return load_result.evidence(section, [_result(_tables(rows(section.text.removeprefix("\ufeff"))))])
 
 
 def _tables(rows: Sequence[Sequence[str]]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -139,10 +139,10 @@ TEXT = TextFormat(
 CSV = TextFormat(
     name="genai-perf-csv",
     title="the CSV of GenAI-Perf or AIPerf",
-    begins=re.compile(r"\A\ufeff?Metric,avg,min,max\b"),
+    begins=re.compile(r"^\ufeff?Metric,avg,min,max\b"),
     read=read_csv,
     provides=load_result.SIGNALS,
-    whole=True,
+    contains_times=True,
 )
 JSON = TextFormat(
     name="genai-perf-json",

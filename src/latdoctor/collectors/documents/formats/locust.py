@@ -57,6 +57,7 @@ def read_csv(section: Section) -> Evidence:
     rows = {
         _name(f"{row.get('Type') or row.get('Method') or ''} {row.get('Name') or ''}"): _result(row)
         for row in records(section.text)
+        if number(row.get("Request Count", row.get("# requests", ""))) is not None
     }
     return _evidence(section, rows)
 
@@ -168,10 +169,10 @@ TEXT = TextFormat(
 CSV = TextFormat(
     name="locust-csv",
     title="the statistics of Locust",
-    begins=re.compile(r'\A\ufeff?"?(?:Type|Method)"?,"?Name"?,"?(?:Request Count|# requests)"?,'),
+    begins=re.compile(r'^\ufeff?"?(?:Type|Method)"?,"?Name"?,"?(?:Request Count|# requests)"?,'),
     read=read_csv,
     provides=load_result.SIGNALS,
-    whole=True,
+    contains_times=True,
 )
 HISTORY = TextFormat(
     name="locust-history",

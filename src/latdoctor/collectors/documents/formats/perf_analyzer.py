@@ -130,7 +130,7 @@ def _stage_readings(
 
 def read_csv(section: Section) -> Evidence:
     """The evidence of each row, a level of load. Raises ValueError where no row has a number."""
-    rows = records(section.text)
+    rows = [row for row in records(section.text) if number(row.get("Inferences/Second", "")) is not None]
     parts: list[Evidence] = []
     results: list[LoadResult] = []
     for row in rows:
@@ -172,8 +172,8 @@ TEXT = TextFormat(
 CSV = TextFormat(
     name="perf-analyzer-csv",
     title="the CSV of perf_analyzer",
-    begins=re.compile(r"\A\ufeff?(?:Concurrency|Request Rate),Inferences/Second,"),
+    begins=re.compile(r"^\ufeff?(?:[A-Z][\w ]*,){0,3}Inferences/Second,Client Send,"),
     read=read_csv,
     provides=load_result.SIGNALS | SERVER_SIGNALS,
-    whole=True,
+    contains_times=True,
 )
