@@ -201,6 +201,17 @@ APPLICATION_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
         "GeForce with CUDA capability sm_120 is not compatible with the current PyTorch installation.",
         (CudaError(209, "cudaErrorNoKernelImageForDevice", False, ""),),
     ),
+    ("ROCm error: out of memory", (CudaError(2, "cudaErrorMemoryAllocation", False, ""),)),
+    ("Triton Error [CUDA]: device-side assert triggered", (CudaError(710, "cudaErrorAssert", True, ""),)),
+    ("RuntimeError: No CUDA GPUs are available", (CudaError(100, "cudaErrorNoDevice", False, ""),)),
+    (
+        "Memory access fault by GPU node-1 (Agent handle: 0x1) on address 0x7f. Reason: Unknown.",
+        (CudaError(700, "cudaErrorIllegalAddress", True, ""),),
+    ),
+    (
+        "aborting with error : HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed",
+        (CudaError(None, "HSA_STATUS_ERROR_OUT_OF_RESOURCES", False, ""),),
+    ),
     ("failed call to cuInit: CUDA_ERROR_NO_DEVICE: x", (CudaError(100, "cudaErrorNoDevice", False, ""),)),
     ("Failed to initialize NVML: Driver/library version mismatch", (DriverMismatch(),)),
     ("CUDA driver version is insufficient for CUDA runtime version", (DriverMismatch(),)),
@@ -213,6 +224,7 @@ APPLICATION_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
     ("CUDA error: no error", ()),
     ("Plan failed with an exception: CUDNN_STATUS_NOT_SUPPORTED", ()),
     ("cudnnCreate: CUDNN_STATUS_SUCCESS", ()),
+    ("cudaGetDeviceCount returned 2", ()),
     ("RESOURCE_EXHAUSTED: grpc: received message larger than max (9 vs. 4)", ()),
     ("HTTP Error 101: invalid device ordinal number in the request", ()),
     (

@@ -29,11 +29,13 @@ class FailedCall:
 HINTS = (
     rb"(?i:cuda|outofmemory)|hipError|HIP (?:runtime )?error|HIP out of memory|_STATUS_|RESOURCE_EXHAUSTED"
     rb"|OOM when allocating|out of memory trying to allocate|failed call to cuInit|MPS backend out of memory"
+    rb"|ROCm error|Memory access fault by GPU|HSA_STATUS_ERROR|Device memory allocation of size"
     rb"|Out of memory error on GPU|bfc_arena.{0,80}Failed to allocate|failed to allocate (?:ROCm|HIP|Vulkan|Metal)"
 )
 
 _TRIGGER = re.compile(
-    r"\b(?:cuda|hip)[ _]?(?:(?:runtime|driver|api) )?(?:error|failure)\b|\bcuda runtime \("
+    r"\b(?:cuda|hip|rocm)[ _]?(?:(?:runtime|driver|api) )?(?:error|failure)\b|\bcuda runtime \("
+    r"|\bTriton Error \[(?:CUDA|HIP)\]"
     # cudaMalloc failed: …; cudaGetDeviceCount returned 802 -> …; failed to initialize CUDA: …
     r"|\bcu(?:da)?[A-Z]\w{2,60}(?:\(\))? (?:failed|returned)\b|\bfailed (?:to initialize CUDA|call to cuInit)\b",
     re.I,
@@ -51,6 +53,7 @@ _OUT_OF_MEMORY = re.compile(
     r"\b(?:CUDA|HIP|XPU|MPS backend) out of memory\b|\b(?:torch(?:\.cuda)?|cupy\.cuda\.memory)\.OutOfMemoryError\b"
     r"|\bRESOURCE_EXHAUSTED: .{0,200}?(?:out of memory|failed to allocate|ran out of)"
     r"|\bOOM when allocating tensor\b|\bran out of memory trying to allocate\b|\bError Code 2: OutOfMemory\b"
+    r"|\bggml_vulkan: Device memory allocation of size \d+ failed"
     r"|\bOut of memory error on GPU \d|\bbfc_arena\b.{0,80}Failed to allocate memory for requested buffer"
     r"|\bfailed to allocate (?:CUDA|ROCm|HIP|Vulkan|Metal)\d* buffer of size\b"
     r"|\bCUDA failed with error out of memory\b",
@@ -58,6 +61,9 @@ _OUT_OF_MEMORY = re.compile(
 )
 # TensorFlow tries smaller pieces afterwards; a plan of cuDNN that fails is one of several.
 _HARMLESS = re.compile(r"this is not a failure|Plan failed with")
+_NO_GPU = re.compile(r"\bNo CUDA GPUs are available\b")
+_ACCESS_FAULT = re.compile(r"\bMemory access fault by GPU\b|\bHSA_STATUS_ERROR_MEMORY_(?:APERTURE_VIOLATION|FAULT)\b")
+_HSA = re.compile(r"\b(HSA_STATUS_ERROR(?:_[A-Z_]{2,60})?)\b")
 _UNFIT = re.compile(r"\bsm_\d{2,3}\w? is not compatible with the current PyTorch")
 _NCCL = re.compile(r"\bunhandled cuda error\b", re.I)
 _UNKNOWN_WORDS = re.compile(r": (?!no error|success|none)[A-Za-z]", re.I)
@@ -82,8 +88,11 @@ def failure_in(message: str) -> FailedCall | None:
         return _named(named[1])
     if _OUT_OF_MEMORY.search(message):
         return _of_row(2)
-    if _UNFIT.search(message):
-        return _of_row(209)
+    for pattern, code in ((_UNFIT, 209), (_NO_GPU, 100), (_ACCESS_FAULT, 700)):
+        if pattern.search(message):
+            return _of_row(code)
+    if hsa := _HSA.search(message):
+        return FailedCall(None, hsa[1])
     return _triggered(message) or _numbered(message) or _of_library(message)
 
 
@@ -108,7 +117,8 @@ def _triggered(message: str) -> FailedCall | None:
     if not trigger:
         return None
     rest = message[trigger.end() :][:300]
-    number = _NUMBER.match(rest)
+    # `returned 2` may be a count of devices: such a number counts only with the text of its error.
+    number = None if trigger[0].endswith("returned") else _NUMBER.match(rest)
     row = error_code_tables.by_text(rest) or (error_code_tables.cuda_codes().get(int(number[1])) if number else None)
     if row is not None:
         return FailedCall(row.code, row.name, row.sticky, row.driver)

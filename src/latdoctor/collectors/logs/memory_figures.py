@@ -60,6 +60,7 @@ _BEGINS = (
     re.compile(
         r"\bfailed to allocate (?:CUDA|ROCm|HIP|Vulkan|Metal)\d* buffer of size " + _NUMBER + "()", re.IGNORECASE
     ),
+    re.compile(r"\bDevice memory allocation of size " + _NUMBER + "() failed", re.IGNORECASE),
     re.compile(r"\bfor requested buffer of size " + _NUMBER + "()", re.IGNORECASE),
     re.compile(r"\bAllocation on device \d{1,4} would exceed allowed memory()()", re.IGNORECASE),
 )
@@ -91,7 +92,7 @@ NEEDLES = (
     rb"(?i:tried to allocate|trying to allocate|failed to allocate|cannot allocate|Requested size was)",
     rb"(?i:out of memory allocating|cudaMalloc failed|hipMalloc failed|requested buffer of size)",
     rb"total capacit?y|(?:allocated|reserved) by PyTorch|total by PyTorch|memory in use|would exceed allowed memory",
-    rb"Currently allocated +:|Requested +:|Device limit +:|Free \(according to CUDA\)",
+    rb"Device memory allocation of size|Currently allocated +:|Requested +:|Device limit +:|Free \(according to CUDA\)",
 )
 
 
