@@ -99,6 +99,8 @@ def test_a_time_out_shows_as_the_limit_at_which_requests_end() -> None:
     assert rates.values[0] == 0
     assert rates.values[-1] > 0
     assert value(found, "client.timeout_limit") is None
+    assert value(found, "gateway.timeout_rate") == pytest.approx(40 / 99, rel=0.02)
+    assert value(found, "gateway.reset_rate") is None  # nginx does not say what a 502 was
 
 
 def test_clients_that_give_up_at_one_moment() -> None:

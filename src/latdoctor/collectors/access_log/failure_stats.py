@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from latdoctor.collectors.access_log.entry import CLIENT_LEFT, is_failure
-from latdoctor.collectors.access_log.failures import TIMED_OUT
+from latdoctor.collectors.access_log.failures import TIMED_OUT, FailureReason
 from latdoctor.collectors.access_log.replica_stats import ReplicaStats
 from latdoctor.collectors.access_log.requests import REASONS
 from latdoctor.evidence.model import Evidence, Reading, Series
 
+# The rates of a gateway's metrics page, as its log shows them.
+GATEWAY: dict[str, frozenset[FailureReason]] = {
+    "gateway.timeout_rate": frozenset({FailureReason.UPSTREAM_TIMEOUT, FailureReason.DURATION_TIMEOUT}),
+    "gateway.reset_rate": frozenset({FailureReason.UPSTREAM_RESET}),
+    "gateway.unavailable_rate": frozenset(
+        {FailureReason.NO_UPSTREAM, FailureReason.UPSTREAM_UNREACHABLE, FailureReason.UPSTREAM_OVERFLOW}
+    ),
+}
 SIGNALS = (
     "request.failure_share", "request.failure_rate", "timeout.limit", "timeout.share", "client.timeout_limit",
-    "client.timeout_share", "upstream.retry_share", "upstream.error_ratio",
+    "client.timeout_share", "upstream.retry_share", "upstream.error_ratio", *GATEWAY,
 )  # fmt: skip
 _FEWEST, _SHARE = 3, 0.5
 _EARLY, _LATE, _LATEST, _LATE_SHARE = 0.02, 0.05, 0.5, 0.01  # seconds (and share of the limit) around it
@@ -29,8 +37,8 @@ _REQUEST_TIMEOUT = 408
 def failure_evidence(stats: ReplicaStats) -> Evidence:
     """Reasons, limits, retries and answers of the servers behind a proxy, as far as the log has them."""
     return Evidence(
-        readings=(*_reasons(stats), *_limits(stats), *_upstreams(stats)),
-        series=tuple(_reason_series(stats)),
+        readings=(*_reasons(stats), *_gateway(stats), *_limits(stats), *_upstreams(stats)),
+        series=(*_reason_series(stats), *_gateway_series(stats)),
     )
 
 
@@ -52,6 +60,27 @@ def _reason_series(stats: ReplicaStats) -> Iterator[Series]:
         rates = [counts[place] / stats.step for _, counts in steps]
         labels = (("reason", str(REASONS[place])),)
         yield stats.series("request.failure_rate", [end for end, _ in steps], rates, labels)
+
+
+def _gateway(stats: ReplicaStats) -> Iterator[Reading]:
+    """Rates of failures that the log shows; one that does not show any may not be able to."""
+    seconds = stats.window.seconds or 0.0
+    for signal, reasons in GATEWAY.items() if seconds >= 1 else ():
+        count = _count(stats, reasons, stats.recent)
+        if count:
+            yield stats.reading(signal, count / seconds, f"{count} of {stats.total} requests")
+
+
+def _gateway_series(stats: ReplicaStats) -> Iterator[Series]:
+    for signal, reasons in GATEWAY.items():
+        if _count(stats, reasons, stats.timed):
+            points = [(end, _count(stats, reasons, rows) / stats.step) for end, rows in stats.steps()]
+            if len(points) > 1:
+                yield stats.series(signal, [end for end, _ in points], [rate for _, rate in points])
+
+
+def _count(stats: ReplicaStats, reasons: Collection[FailureReason], rows: Sequence[int]) -> int:
+    return sum(place >= 0 and REASONS[place] in reasons for row in rows for place in (stats.requests.failure[row],))
 
 
 def _limits(stats: ReplicaStats) -> Iterator[Reading]:

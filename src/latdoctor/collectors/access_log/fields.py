@@ -47,7 +47,7 @@ _UNITLESS = frozenset(
 # In order of precedence.
 _STATUS = (
     "status", "status_code", "statuscode", "response_code", "http_status", "http.response.status_code",
-    "httprequest.status", "downstreamstatus", "response.status", "res.statuscode", "responsecode",
+    "http.status_code", "httprequest.status", "downstreamstatus", "response.status", "res.statuscode", "responsecode",
 )  # fmt: skip
 _CAME = ("entry", "start", "start_time", "starttime", "startutc", "started_at", "request_start", "event.start")
 _WENT = ("exit", "end", "end_time", "endtime", "finished_at", "event.end")

@@ -316,6 +316,16 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
         ),
     ),
     LineFormat(
+        "chi's form",
+        ('" from ',),
+        (
+            re.compile(
+                r'(?P<time>\d{4}/\d\d/\d\d \d\d:\d\d:\d\d) "(?P<request>[A-Z]{3,10} [^"]{1,8000})" from \S{1,80} - '
+                r"(?P<status>\d{3}) \d{1,15}B in (?P<dur>\S{2,40})"
+            ),
+        ),
+    ),
+    LineFormat(
         "actix's form",
         ("actix_web::middleware::logger",),
         (

@@ -18,8 +18,10 @@ from latdoctor.collectors.access_log.failures import FailureReason
 from latdoctor.collectors.access_log.stages import RequestStage, with_own_time
 
 _QUOTED = r'"((?:[^"\\]|\\.)*+)"'
+_GEVENT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"  # as gevent writes the time
 _COMBINED = re.compile(
-    rf"\[(\d\d/[A-Z][a-z]{{2}}/\d{{4}}[: ]\d\d:\d\d:\d\d[^\]]{{0,16}})\] {_QUOTED} (\d{{3}}|-)(?: (\d{{1,19}}|-)(.*))?",
+    rf"\[(\d\d/[A-Z][a-z]{{2}}/\d{{4}}[: ]\d\d:\d\d:\d\d[^\]]{{0,16}}|{_GEVENT})\] {_QUOTED} "
+    r"(\d{3}|-)(?: (\d{1,19}|-)(.*))?",
     re.S,
 )
 _ENVOY = re.compile(
@@ -47,7 +49,8 @@ _ALB_CREATED = re.compile(r'"(?:[^"\\]|\\.)*+" -?\d{1,6} (\d{4}-\d\d-\d\dT\d\d:\
 _ALB_ERROR = re.compile(r'"((?:Target|Lambda|Auth|WAF)[A-Za-z]{3,60})"')
 
 _DURATION_NAMED = re.compile(
-    r'\b(?:rt|request_time|req_time|duration|took|time)[=:]\s?"?(\d{1,9}(?:\.\d{1,9})?\s?(?:ms|us|µs|s)?)(?![\w.])'
+    r'\b(?:(?:rt|request_time|req_time|duration|took|time)[=:]\s?|request_time )"?'
+    r"(\d{1,9}(?:\.\d{1,9})?\s?(?:ms|us|µs|s)?)(?![\w.])"
 )
 _MICROSECONDS = re.compile(r'\b(?:D|usec|us|time_us|duration_us|response_time_us)[=:]"?(\d{1,15})\b')
 _FRACTION = re.compile(r'"?(\d{1,9}\.\d{3,9})"?')
