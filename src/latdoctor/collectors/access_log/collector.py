@@ -177,6 +177,7 @@ def _read_lines(
                 own = formats.line_time(raw, artifact.taken_at) if timed or borrowing <= _TRIED_FOR_TIMES else None
                 timed += own is not None
                 entry = replace(entry, ended=own or near)
+                read.gathered[form].borrowed |= own is None and near is not None
             read.gathered[form].take(entry, raw, number)
             continue
         if text is not None and found.errors and any(mark in raw for mark in proxy_errors.MARKS):
@@ -273,7 +274,8 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
     subject = f"replica/{replica}@{name}" if replica else server
     read, why = choose_segments(time_segments(requests))
     origin = Origin(artifact.name, _place(requests))
-    stats = ReplicaStats(requests, read, subject, origin, _notes(gathering, form), gathering.past)
+    notes, past = _notes(gathering, form), gathering.past
+    stats = ReplicaStats(requests, read, subject, origin, notes, past, borrowed=gathering.borrowed)
     if gathering.past and not stats.recent:
         reason = f"{artifact.source}: no request ended in the judged window"
         gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin, GapCode.STALE))

@@ -29,7 +29,6 @@ RECENT = 600.0  # seconds at the log's end covered by a single value: a day's P9
 ENOUGH = 100  # requests needed for a P99
 QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as in detectors/quantiles.py
 _BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
-_SHARED = 3  # requests with the same time, on average
 _WHOLE_SECONDS = 0.5  # with a coarser resolution a quantile is only a bound
 
 
@@ -44,7 +43,10 @@ class ReplicaStats:
         origin: Origin,
         notes: str,
         past: TimeRange | None = None,
+        *,
+        borrowed: bool = False,
     ) -> None:
+        """`borrowed`: the requests have the times of other lines."""
         self.subject, self.origin, self.notes, self._past = subject, origin, notes, past
         self.requests = requests
         spans = [range(one.first, one.last + 1) for one in read] or [range(len(requests))]
@@ -52,18 +54,18 @@ class ReplicaStats:
         # The requests with a known time, in the order of their exit.
         self.timed = sorted((i for i in every if requests.ended[i] >= 0), key=requests.ended.__getitem__)
         self.whole = self._span(self.timed)
-        self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS), self._burst())
+        self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS), self._spacing() if borrowed else 0.0)
         self.recent = self._recent() if self.timed else every
         self.total = len(self.recent)
         self.latencies = sorted(requests.duration[i] for i in self.recent if self.is_latency(i))
         self.statuses = [requests.status[i] for i in self.recent if requests.status[i] >= 0]
         self.window = self._span(self.recent) if self.timed else Window()
 
-    def _burst(self) -> float:
-        """The whole seconds between two times, where many requests share one: theirs is that of another line."""
+    def _spacing(self) -> float:
+        """The whole seconds between two times of requests, as a rule."""
         times = sorted({self.requests.ended[row] for row in self.timed})
         gaps = sorted(later - before for before, later in pairwise(times))
-        return math.ceil(gaps[len(gaps) // 2]) if gaps and len(self.timed) >= _SHARED * len(times) else 0.0
+        return math.ceil(gaps[len(gaps) // 2]) if gaps else 0.0
 
     def _span(self, rows: Sequence[int]) -> Window:
         return Window(self.requests.ended[rows[0]], self.requests.ended[rows[-1]]) if rows else Window()

@@ -102,6 +102,7 @@ class RequestGatherer:
         self.untimed = 0  # requests without a time, which may be outside the time range
         self.by_replica: dict[str, RequestColumns] = {}
         self.probes = self.duplicates = self.failed = self.cancelled = self.unit_unknown = self.other = self.beyond = 0
+        self.borrowed = False  # some requests have the time of another line
         self.coarse = 0.0  # the coarsest resolution of durations, seconds
         self.unzoned = False
         self._seen: set[int] = set()
