@@ -96,6 +96,22 @@ def _waiting_reason(status: str) -> str:
     return reason if reason in known else ""
 
 
+_PHASES = frozenset({"Pending", "Running", "Succeeded", "Failed", "Unknown"})
+
+
+def custom(gathered: Gathered, row: Row, line: int) -> None:
+    """A row of custom columns with the name and the status of a pod or of a node."""
+    status = row.get("status", "")
+    if status.split(",")[0] in ("Ready", "NotReady"):
+        node(gathered, row, line)
+    elif status in _PHASES or _waiting_reason(status) or _ENDED.fullmatch(status):
+        subject = gathered.pod(row.get("namespace", ""), object_name(row.get("name", ""))[1])
+        gathered.reading("pod.status", subject, status, line)
+        gathered.reading("pod.pending", subject, float(status == "Pending"), line)
+        gathered.reading("pod.restarts", subject, quantity(row.get("restarts", "")), line)
+        _status(gathered, subject, status, line)
+
+
 def repeated_pods(gathered: Gathered, rows: Sequence[tuple[Row, int]]) -> dict[int, float]:
     """Times of the rows of pods that are listed several times (`-w`), by line; and their curves.
 
@@ -304,6 +320,7 @@ TABLES: tuple[tuple[frozenset[str], Callable[[Gathered, Row, int], None]], ...] 
     (frozenset({"name", "desired", "current"}), workload),
     (frozenset({"name", "ready", "up-to-date", "available"}), workload),
     (frozenset({"name", "ready", "age"}), workload),
+    (frozenset({"name", "status"}), custom),
     (frozenset({"name", "gpu"}), node_gpus),
     (frozenset({"name", "gpus"}), node_gpus),
     (frozenset({"name", "nvidia.com/gpu"}), node_gpus),
