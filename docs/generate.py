@@ -18,8 +18,15 @@ import typer.main
 
 from latdoctor.cli import config_file
 from latdoctor.cli.main import app, main
+from latdoctor.collectors.access_log import formats as access_formats
+from latdoctor.collectors.access_log import record_formats
+from latdoctor.collectors.access_log.formats import AccessLogFormat
+from latdoctor.collectors.documents import formats as document_formats
+from latdoctor.collectors.logs import engine_formats
+from latdoctor.collectors.logs.line_kinds import LINE_KINDS
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.confusable_causes import confusable_pairs
+from latdoctor.dialects import loader as dialects
 from latdoctor.notify import webhook
 from latdoctor.report import machine_formats, reference_pages
 
@@ -51,9 +58,41 @@ def pages() -> dict[str, str]:
         "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": reference_pages.page(),
         "configuration.md": _configuration_page(),
+        "inputs.md": _inputs_page(),
         "latdoctor.yaml.schema.json": json.dumps(config_file.schema(), indent=1) + "\n",
         **{f"{CAUSES.name}/{name}": text for name, text in causes.items()},
     }
+
+
+def _inputs_page() -> str:
+    requests = (*access_formats.FORMATS, *record_formats.RECORD_FORMATS)
+    names = {one.title if isinstance(one, AccessLogFormat) else f"{one.program} (JSON)" for one in requests}
+    sections = {
+        "Captures": [
+            "traces of PyTorch's profiler (JSON, also gzipped)",
+            "Nsight Systems: `nsys export --type sqlite`, tables of `nsys stats`; not `.nsys-rep`",
+            "TensorRT: logs of trtexec, its JSON exports of times, layers and profile",
+            "PyTorch memory snapshots (`.pickle`) and `memory_stats()` as JSON",
+        ],
+        "Text, JSON and CSV of tools": sorted(f"{one.title} (`{one.name}`)" for one in document_formats.ALL),
+        "Lines of engines in logs": sorted(one.title for one in engine_formats.formats()),
+        "Other lines in logs": sorted(one.name.replace("-", " ") for one in LINE_KINDS),
+        "Request logs": sorted(names),
+        "Metrics pages": sorted(one.title for one in dialects.shipped()),
+    }
+    parts = [
+        "# What is read",
+        "`latdoctor diagnose FILE…` takes files of any kind together, folders, and `-` for standard input. Each\n"
+        "file is recognised by its content; `-v` says as what. Several kinds in one file (a bug report, a pasted\n"
+        "thread) are read part by part. Only a log that was searched whole clears a check: a kernel log Xids, the\n"
+        "log of a program CUDA errors. `docs/generate.py` writes this page; the cases of each format are in\n"
+        "`tests/collectors/documents/cases/` by its name, those of log lines in `tests/collectors/logs/`.",
+        *(f"## {heading}\n\n" + "\n".join(f"* {line}" for line in lines) for heading, lines in sections.items()),
+        "## Refused\n\nA file of another kind is refused with what it looks like and what to pass instead: pictures,\n"
+        "PDF, archives, core dumps, binary journals, recordings of perf, web pages, source code, JSON and tables of\n"
+        "unknown fields.",
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def _configuration_page() -> str:
