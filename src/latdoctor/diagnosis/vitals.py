@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.cluster_vitals import cluster_vitals
 from latdoctor.diagnosis.engine_vitals import dated, engine_events, level_changes
+from latdoctor.diagnosis.framework_vitals import framework_texts
 from latdoctor.diagnosis.gpu_vitals import gpu_events, gpu_numbers
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Evidence, Reading, is_unknown, kind_of
@@ -139,6 +140,7 @@ def vitals(evidence: Evidence) -> tuple[Vital, ...]:
         *gpu_numbers(evidence),
         *cluster_vitals(evidence),
         *_parts(evidence),
+        *framework_texts(evidence),
         *_happened(evidence),
         *gpu_events(evidence),
         *engine_events(evidence),
