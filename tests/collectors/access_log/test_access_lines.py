@@ -14,6 +14,7 @@ from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log import fields, formats
 from latdoctor.collectors.access_log.entry import AccessLogEntry
 from latdoctor.errors import UsageError
+from latdoctor.evidence.redaction.redactor import Redactor
 
 HERE = Path(__file__).parent
 CASES = [
@@ -53,6 +54,17 @@ def test_line(case: dict[str, Any]) -> None:
     if "went" in case:
         assert entry.ended is not None
         assert entry.ended.time == pytest.approx(case["went"])
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if not case.get("none")], ids=lambda case: case["line"][:60])
+def test_a_redacted_line_reads_the_same(case: dict[str, Any]) -> None:
+    raw = case["line"].encode()
+    lines = [formats.line_text(one) or "" for one in (raw, Redactor(b"k" * 32).content(raw))]
+    first, second = (form[0].read(line) if (form := formats.recognise_format([line])) else None for line in lines)
+    assert first is not None
+    assert second is not None
+    for name in ("status", "duration", "stages", "failure", "ended", "attempts", "upstream_status", "is_probe"):
+        assert getattr(first, name) == getattr(second, name)
 
 
 @pytest.mark.parametrize(

@@ -158,7 +158,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
                 r'ACCESS_LOG - \S{0,80} "(?P<request>[^"]{0,8000})" (?P<status>\d{1,3}|OK) (?P<ms>\d{1,12})\s*$'
             ),
             re.compile(
-                rf'^/[\d.:a-fA-F\[\]%]{{2,60}}:\d{{1,5}} "(?P<request>(?:{_METHOD}|gRPC) [^"]{{0,8000}})"'
+                rf'^/[\w.:\[\]%-]{{2,60}}:\d{{1,5}} "(?P<request>(?:{_METHOD}|gRPC) [^"]{{0,8000}})"'
                 r" (?P<status>\d{1,3}|OK) (?P<ms>\d{1,12})\s*$"
             ),
         ),
@@ -174,7 +174,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
                 r'(?: time_per_token="(?P<token_dur>[^"]{1,30})")?(?:.{0,400}: (?P<status>Success)\b)?'
             ),
             re.compile(
-                r"(?:^|\s)ERROR .{0,8000}?(?:text_generation|text_embeddings)_\w{1,40}\S{0,80}: (?:\S{1,120}: )?"
+                r"^.{0,120}?\bERROR .{0,4000}?(?:text_generation|text_embeddings)_\w{1,40}\S{0,80}: (?:\S{1,120}: )?"
                 rf"(?P<status>{'|'.join(TGI_STATUSES)})"
             ),
         ),
@@ -281,7 +281,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
         ("ms",),
         (
             re.compile(
-                rf"(?:^|[\s:\]])(?P<status>\d{{3}}) {_METHOD} (?P<path>/\S{{0,4000}}) \([\d.:a-fA-F]{{2,60}}\) "
+                rf"(?:^|[\s:\]])(?P<status>\d{{3}}) {_METHOD} (?P<path>/\S{{0,4000}}) \([\w.:-]{{2,60}}\) "
                 rf"(?P<ms>{_NUMBER})ms\s*$"
             ),
         ),
@@ -309,11 +309,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
     LineFormat(
         "LocalAI's form",
         ("]:",),
-        (
-            re.compile(
-                rf"\[[\d.:a-fA-F]{{2,60}}\]:\d{{1,5}} (?P<status>\d{{3}}) - {_METHOD} (?P<path>/\S{{0,4000}})\s*$"
-            ),
-        ),
+        (re.compile(rf"\[[\w.:-]{{2,60}}\]:\d{{1,5}} (?P<status>\d{{3}}) - {_METHOD} (?P<path>/\S{{0,4000}})\s*$"),),
     ),
     LineFormat(
         "chi's form",
