@@ -56,6 +56,12 @@ def test_a_long_log_is_dated_where_it_rises_and_ends_where_it_falls() -> None:
     assert (found.first, found.last) == (60, 89)
 
 
+def test_a_queue_that_grows_and_never_empties_is_dated_where_it_began() -> None:
+    found = worsening("queue.depth", [0, 1, 0, 0, 1, 0, *range(3, 60)])
+    assert found is not None
+    assert (found.first, found.last, found.before) == (6, 62, 0)
+
+
 def test_an_engine_stalls_if_requests_run_and_no_token_is_computed() -> None:
     found = stall([4, 5, 5, 5, 5], [900, 0, 0, 0, 0], [10, 0, 0, 0, 0])
     assert found is not None

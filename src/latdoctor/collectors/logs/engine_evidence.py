@@ -42,6 +42,7 @@ from latdoctor.sanitize import clean
 
 MAX_EVENTS = 200  # of one kind of one engine
 MAX_STEPS = 7200  # of a series
+_FEW = 4  # samples: fewer say little
 _BINS_PER_DECADE = 50
 _FIRST = re.compile(r"(?:Engine-|rank-|DP)0+")
 _RUNNING, _OUTPUT, _INPUT = "requests.running", "output.token_rate", "input.token_rate"
@@ -226,10 +227,16 @@ class _EngineReport:
         """Beginning and end of the judged time on the axis."""
         if self.requested is not None:
             return self.requested.judged, self.requested.until
-        chosen = self.stall or next((self.changes[name] for name in _FOCUS if name in self.changes), None)
+        found = [self.changes[name] for name in _FOCUS if name in self.changes]
+        chosen = self.stall or next(iter(found), None)
         if chosen is not None:
             change, samples = chosen
-            return samples.axis[change.first], samples.axis[change.last]
+            start, end = samples.axis[change.first], samples.axis[change.last]
+            lasting = [one.axis[moved.first] for moved, one in found if moved.last == len(one.axis) - 1]
+            latest = max(lasting, default=start)
+            # What lasts is judged from when all of it has come about: the cache fills after the queue begins.
+            whole = not self.stall and change.last == len(samples.axis) - 1 and len(samples.within(latest, end)) >= _FEW
+            return (max(start, latest) if whole else start), end
         ends = [one.axis[-1] for one in self.samples.values() if len(one.axis)]
         end = max(ends, default=math.inf)
         return (end - RECENT if self.timed else -math.inf), end

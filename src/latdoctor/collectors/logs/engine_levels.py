@@ -17,6 +17,7 @@ from latdoctor.detectors.onset import MIN_RATIO, MIN_STEPS, highest_run
 
 MIN_SAMPLES = 4
 STALLED_SAMPLES = 3
+_QUEUE, _WAITING = "queue.depth", 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +59,23 @@ def worsening(signal: str, values: Sequence[float]) -> LevelChange | None:
         return None
     shaped = [shape(value) for value in values]
     found = _of_many(shaped) if len(values) >= MIN_STEPS else _of_few(shaped)
+    if found is None and signal == _QUEUE:
+        found = _never_empty(values)
     if found is None:
         return None
     first, last, unsure = found
     change = LevelChange(first, last, median(values[:first]), median(values[first : last + 1]), unsure)
     return change if _MATTERS.get(signal, _always)(change.after) else None
+
+
+def _never_empty(values: Sequence[float]) -> tuple[int, int, int] | None:
+    """The end of the log in which a queue that was mostly empty before never empties, however it grows."""
+    first = len(values)
+    while first and values[first - 1] >= _WAITING:
+        first -= 1
+    if first < MIN_SAMPLES or len(values) - first < MIN_SAMPLES or median(values[:first]) >= _WAITING:
+        return None
+    return first, len(values) - 1, 1
 
 
 def _always(value: float) -> bool:
