@@ -25,7 +25,7 @@ _SEPARATOR = re.compile(r"\A\ufeff?\s*sep=(.)\r?\n")
 _SERIES = re.compile(r"(?P<name>[a-zA-Z_:][\w:]*)?\s*\{(?P<labels>[^{}]*)\}|(?P<bare>[a-z_]+:[\w:]+|[a-z]+_\w+)")
 _LABEL = re.compile(r'(\w+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _CELL = re.compile(r"(?P<number>[-+]?[\d.,'\u00a0\u202f ]*\d(?:e[-+]?\d+)?)\s*(?P<unit>[^\d\s].*)?")
-_FORMS = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M", "%Y/%m/%d %H:%M:%S")
+_FORMS = ("%Y/%m/%d %H:%M:%S", "%Y/%m/%d %H:%M")
 _DAY_FIRST = ("%d/%m/%Y %H:%M:%S", "%d.%m.%Y %H:%M:%S", "%d/%m/%Y %H:%M", "%d.%m.%Y %H:%M")
 _MONTH_FIRST = ("%m/%d/%Y %H:%M:%S", "%m/%d/%Y %I:%M:%S %p", "%m/%d/%Y %H:%M")
 
@@ -100,19 +100,21 @@ def _plain(text: str) -> str:
 
 
 def _by(text: str, forms: Sequence[str]) -> float | None:
-    """Unix seconds; seconds, milliseconds and ISO times with a zone are read in any file."""
+    """Unix seconds; seconds, milliseconds and ISO times, with a zone or without, are read in any file."""
     if re.fullmatch(r"\d{10}(?:\.\d+)?|\d{13}", text):
         return float(text) / (1e3 if len(text) == 13 else 1.0)
+    if text[4:5] == "-":
+        try:
+            time = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
     for form in forms:
         try:
             return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
         except ValueError:
             continue
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
+    return None
 
 
 def _metric(name: str) -> dict[str, str]:
