@@ -186,6 +186,7 @@ _LATENCY = {*_P99, "latency.mean", "client.latency.mean"}
 _MAX_LINES = 6
 _NAMED = 3  # of the essentials that were not measured
 _JOINED_LINES, _DATED_LINES = 2, 3  # phrases with the time of a change are longer
+_CLIENT_LINES = 4
 
 
 def harm(diagnosis: Diagnosis) -> str:
@@ -305,7 +306,9 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
         shares = [f"{_part_name(signal, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
         if shares and not (signal == "gap.host_share" and compute_bound):
             yield from wrapped(template.format(", ".join(shares)), " ", "   ")[:2]
-    yield from _joined(said, _DATED_LINES if any(one.since for one in signs) else _JOINED_LINES)
+    most = _DATED_LINES if any(one.since for one in signs) else _JOINED_LINES
+    # The numbers of a load test are all that is known of it.
+    yield from _joined(said, _CLIENT_LINES if best and best.signal.startswith("client.") else most)
     if line := _logs(diagnosis):
         yield from wrapped(line, " ", "   ")[:2]
 

@@ -14,7 +14,7 @@ from latdoctor.collectors.documents.csv_rows import records
 from latdoctor.collectors.documents.load_result import LoadResult, file_name, stages, subject_name
 from latdoctor.collectors.documents.quantity_text import number
 from latdoctor.collectors.documents.text_format import Section, TextFormat
-from latdoctor.evidence.model import AT_LEAST, Evidence, Origin, Reading, Subject
+from latdoctor.evidence.model import AT_LEAST, AT_MOST, Evidence, Origin, Reading, Subject
 from latdoctor.sanitize import clean
 
 _LEVEL = re.compile(r"^[\s*]*(?:Request )?(Concurrency|Rate|concurrency|rate): ?([\d.]+)", re.MULTILINE)
@@ -36,7 +36,15 @@ _STAGES = {
 }
 _COMPUTE = ("compute input", "compute infer", "compute output")
 SERVER_SIGNALS = frozenset(
-    {"latency.mean", "batch.size.mean", "response_cache.hit_ratio", load_result.STAGE_SHARE, *_STAGES.values()}
+    {
+        "batch.size.mean",
+        "client.excess.mean",
+        "client.latency_ratio",
+        "latency.mean",
+        "response_cache.hit_ratio",
+        load_result.STAGE_SHARE,
+        *_STAGES.values(),
+    }
 )
 
 
@@ -52,7 +60,24 @@ def read(section: Section) -> Evidence:
     if result.request_rate is not None and result.requests and inferences > result.requests:
         result.request_rate *= result.requests / inferences  # one request brings several inferences
     evidence = load_result.evidence(section, [result])
-    return Evidence.merge([evidence, *_servers(section, label, lines[end:])])
+    servers = list(_servers(section, label, lines[end:]))
+    server = next((one.value for part in servers for one in part.readings if one.signal == "latency.mean"), None)
+    excess = _excess(section, result, server if isinstance(server, float) else None)
+    return Evidence.merge([evidence, Evidence(readings=tuple(excess)), *servers])
+
+
+def _excess(section: Section, result: LoadResult, server: float | None, bound: str = "") -> Iterator[Reading]:
+    """What the client waits beyond the server's time at the same level of load; `server` is its mean in seconds.
+
+    AT_MOST where the server's own overhead is not in its mean.
+    """
+    client = result.timing().mean
+    if client is None or not server:
+        return
+    subject = subject_name(section, "client", result.label)
+    origin = section.origin(place="latency of the client less that of the server")
+    yield Reading("client.excess.mean", subject, max(0.0, client - server), origin, bound=bound)
+    yield Reading("client.latency_ratio", subject, client / server, origin, bound=bound)
 
 
 def _client(lines: list[str]) -> LoadResult:
@@ -141,6 +166,8 @@ def read_csv(section: Section) -> Evidence:
         server = subject_name(section, "server", label)
         found = {name: cells.get(f"Server {name.title()}") for name in _STAGES}
         times = {name: value * _US for name, value in found.items() if value is not None}
+        excess = _excess(section, results[-1], sum(times.values()), AT_MOST)
+        parts.append(Evidence(readings=tuple(excess)))
         origin = section.origin(place=f"row {label}".strip())
         parts.append(
             Evidence(subjects=(Subject(server),), readings=tuple(_stage_readings(server, origin, None, times)))
