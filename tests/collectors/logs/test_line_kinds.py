@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from latdoctor.collectors.logs import collector as logs
-from latdoctor.collectors.logs import line_kinds
+from latdoctor.collectors.logs.candidates import Candidates
 from latdoctor.collectors.logs.line_kind import LineKind, LineLocation
-from latdoctor.collectors.logs.prefilter import Prefilter
+from latdoctor.collectors.logs.patterns import FACT_HINTS
 from latdoctor.collectors.time_range import TimeRange, with_time_range
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
@@ -38,7 +38,7 @@ class Counter:
 def _kind(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = LineKind("counter", (rb"steps done", rb"(?i:waiting) \d+"), Counter)
     monkeypatch.setattr(logs, "LINE_KINDS", (kind,))
-    monkeypatch.setattr(logs, "CANDIDATE", Prefilter((*line_kinds.CANDIDATE.needles, *kind.needles)))
+    monkeypatch.setattr(logs, "CANDIDATE", Candidates(FACT_HINTS.pattern, (kind,)))
 
 
 def read(content: str, asked: TimeRange | None = None) -> str:

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
+from latdoctor.collectors.logs import candidates, formats, line_reading, log_blocks
 from latdoctor.collectors.logs import collector as logs
-from latdoctor.collectors.logs import line_reading, log_blocks
 from latdoctor.collectors.logs.line_kinds import CANDIDATE
 from latdoctor.collectors.logs.prefilter import Prefilter
 from latdoctor.collectors.runner import SystemClock
@@ -174,3 +174,34 @@ def test_the_search_takes_bounded_time(unit: bytes) -> None:
     with suppress(SourceError):
         read(block)
     assert time.process_time() - began < 5
+
+
+def test_of_very_many_lines_of_levels_some_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(line_reading, "MANY", 100)
+    monkeypatch.setattr(candidates, "_STEP", 2000)
+    monkeypatch.setattr(log_blocks, "BLOCK", 1 << 14)
+    monkeypatch.setattr(formats, "HEAD", 1 << 14)
+    rows = [
+        f"[2026-01-31 11:{number // 60 % 60:02d}:{number % 60:02d} TP0] Decode batch. #running-req: {number % 7}, "
+        f"#token: 5, token usage: 0.01, gen throughput (token/s): 7.0, #queue-req: {number // 60}"
+        for number in range(3000)
+    ]
+    rows[2900] = "[2026-01-31 11:48:20 TP0] CUDA error: unknown error"
+    found = read("\n".join(rows).encode())
+    assert found is not None
+    (event,) = found.events
+    assert event.origin.place == "line 2901"
+    (queue,) = (one for one in found.series if one.signal == "queue.depth")
+    assert 50 <= len(queue.values) <= 1000
+    assert queue.values[-1] == 49
+    assert list(queue.times) == sorted(queue.times)
+
+
+@given(st.lists(st.sampled_from([b"a", b"Decode batch 1", b"CUDA error", b"Decode batch CUDA", b""]), max_size=60))
+def test_thinning_leaves_out_lines_of_levels_only(lines: list[bytes]) -> None:
+    block = b"\n".join(lines)
+    every = list(CANDIDATE.lines(block))
+    found = list(CANDIDATE.thinned(block))
+    assert found == sorted(found)
+    assert set(found) <= set(every)
+    assert all(b"CUDA" not in block[start:end] for start, end in set(every) - set(found))

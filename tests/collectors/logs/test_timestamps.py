@@ -217,6 +217,15 @@ def test_a_year_is_never_in_the_future_and_new_year_is_crossed() -> None:
     assert parse("I0104 00:00:00.5 1 a.cc:1] x", written).time == datetime(2025, 1, 4, tzinfo=UTC).timestamp() + 0.5
 
 
+FRONTS = ["2025-05-19 10:13:13,5", "[2025-05-19 10:13:13]", "2025-05-19T10:13:13Z", "May 19 10:13:13",
+          "[2025-05-19 10:13:13 TP0]"]  # fmt: skip
+
+
+@pytest.mark.parametrize("front", FRONTS)
+def test_an_error_without_a_host_is_no_tag_of_syslog(front: str) -> None:
+    assert parse(f"{front} CUDA error: unknown error", WRITTEN).message == "CUDA error: unknown error"
+
+
 NO_TIMES = [
     "ready in 10:13:13",
     "RuntimeError: CUDA error at 10:13",

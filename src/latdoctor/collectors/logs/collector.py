@@ -173,7 +173,7 @@ def _read_lines(artifact: Artifact, requested: time_range.TimeRange | None) -> E
 def _head(blocks: Iterator[bytes]) -> bytes:
     """The beginning of a log, long enough to recognise its form."""
     content = b""
-    while len(content) < log_blocks.BLOCK // 2 and (block := next(blocks, b"")):
+    while len(content) < formats.HEAD // 2 and (block := next(blocks, b"")):
         content += block
     return content
 

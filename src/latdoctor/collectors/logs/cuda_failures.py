@@ -27,7 +27,9 @@ class FailedCall:
 
 # A line without any of these has no failure. On bytes, so that most lines are never decoded.
 HINTS = (
-    rb"(?i:cuda|outofmemory)|hipError|HIP (?:runtime )?error|HIP out of memory|_STATUS_|RESOURCE_EXHAUSTED"
+    # Not "cuda graph", which is in every line of SGLang's statistics.
+    rb"(?i:cuda(?:[^ \n]|$| (?:[^g\n]|g[^r\n]|gr[^a\n]))|outofmemory)|hipError|HIP (?:runtime )?error"
+    rb"|HIP out of memory|_STATUS_|RESOURCE_EXHAUSTED"
     rb"|OOM when allocating|out of memory trying to allocate|failed call to cuInit|MPS backend out of memory"
     rb"|ROCm error|Memory access fault by GPU|HSA_STATUS_ERROR|Device memory allocation of size"
     rb"|Out of memory error on GPU|bfc_arena.{0,80}Failed to allocate|failed to allocate (?:ROCm|HIP|Vulkan|Metal)"

@@ -175,7 +175,24 @@ def _hints() -> tuple[str, ...]:
 @cache
 def needles() -> tuple[bytes, ...]:
     """The hints of all formats as regular expressions on bytes."""
-    return tuple(re.escape(hint.encode()).replace(b"\\ ", b" ") for hint in _hints())
+    return tuple(_needle(hint) for hint in _hints())
+
+
+def level_needles() -> tuple[bytes, ...]:
+    """Those of lines that state nothing but levels at that time."""
+    of_levels = {
+        hint: rule.event == ""
+        and rule.request is None
+        and all(one.kind == ValueKind.LEVEL for one in rule.values.values())
+        for _, rule in rules()
+        for hint in rule.hints
+    }
+    other = {hint for _, rule in rules() for hint in rule.hints if rule.event or rule.request}
+    return tuple(_needle(hint) for hint, levels in of_levels.items() if levels and hint not in other)
+
+
+def _needle(hint: str) -> bytes:
+    return re.escape(hint.encode()).replace(b"\\ ", b" ")
 
 
 def has_hint(text: str) -> bool:

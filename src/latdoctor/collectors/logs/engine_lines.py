@@ -141,4 +141,4 @@ def _number(find: Find, text: str, *, largest: bool = False) -> float | None:
     return max(found) if found else None
 
 
-KIND = LineKind("engines", engine_formats.needles(), EngineReader, EngineReader)
+KIND = LineKind("engines", engine_formats.needles(), EngineReader, EngineReader, levels=engine_formats.level_needles())

@@ -60,12 +60,16 @@ class LineKind:
     `needles` are regular expressions on bytes, of which every line of the kind contains at least one, in the syntax
     that Python's `re` and RE2 share: no look-around, no back-references. Each should hold a word of four letters or
     more that is rare in other logs, because every line that contains it is decoded.
+
+    `levels` are those needles whose lines state nothing but levels at that time, such as the length of a queue: of a
+    log with very many such lines, some in each block are read.
     """
 
     name: str
     needles: tuple[bytes, ...]
     reader: Callable[[Artifact], LineReader]
     ranged: Callable[[Artifact, TimeRange], LineReader] | None = None
+    levels: tuple[bytes, ...] = ()
 
     def of(self, artifact: Artifact, requested: TimeRange | None) -> LineReader:
         """The reader of one log."""

@@ -14,9 +14,9 @@ from latdoctor.collectors.logs import (
     python_lines,
     startup_memory,
 )
+from latdoctor.collectors.logs.candidates import Candidates
 from latdoctor.collectors.logs.line_kind import LineKind
 from latdoctor.collectors.logs.patterns import FACT_HINTS
-from latdoctor.collectors.logs.prefilter import Prefilter
 
 # One per line, sorted by name.
 LINE_KINDS: tuple[LineKind, ...] = (
@@ -33,4 +33,4 @@ LINE_KINDS: tuple[LineKind, ...] = (
 )
 
 # A line without any of these contains nothing that is read.
-CANDIDATE = Prefilter((FACT_HINTS.pattern, *(needle for kind in LINE_KINDS for needle in kind.needles)))
+CANDIDATE = Candidates(FACT_HINTS.pattern, LINE_KINDS)

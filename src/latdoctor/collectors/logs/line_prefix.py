@@ -53,6 +53,8 @@ _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRIT(?:ICAL)?|FATA
 _HOST_AND_TAG = re.compile(
     rf"(?!(?i:{_LEVEL})\b)[^\s\[\](){{}}=|]{{1,255}} ([^\s:\[\]]{{1,128}})(?:\[(\d{{1,10}})\])?:(?: |$)(.*)"
 )
+# `CUDA error: …` without a host and a program before it.
+_NO_PROGRAM = re.compile(r"(?i:errors?|failures?|warnings?|exceptions?|failed|fatal|code|status|traceback|memory)")
 # What stands before a time; each may follow another.
 _LEAD = re.compile(
     r"(?P<quote>(?:>\s?){1,5})"
@@ -147,7 +149,7 @@ def _front(text: str, written_at: float) -> _Front | None:
         stamp = stamp_at(text, start + bool(closing), written_at)
         if stamp is not None and not (stamp.epoch and not closing and _NO_EPOCH.match(text, stamp.end)):
             begin, rank = _behind(text, stamp.end, closing)
-            return _Front(stamp, begin, start == 0 and opened != '"', pid, rank or process)
+            return _Front(stamp, begin, start == 0 and not closing, pid, rank or process)
         lead = _LEAD.match(text, start)
         if lead is None or lead.end() == start or lead.end() > _MOST_BEFORE:
             return None
@@ -227,6 +229,8 @@ def _tagged(rest: str, line: LogLine) -> LogLine:
     if not found:
         return line
     process, pid, message = found[1], found[2] or "", found[3]
+    if not pid and _NO_PROGRAM.fullmatch(process):
+        return line
     if process != "kernel":
         return replace(line, message=message, pid=pid, process=process)
     inner = _UPTIME.match(message)  # rsyslog often keeps the kernel's own stamp

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from latdoctor.collectors.logs import formats, line_prefix
+from latdoctor.collectors.logs.candidates import MANY, Candidates
 from latdoctor.collectors.logs.line_kind import LineKind, LineLocation, LineReader
 from latdoctor.collectors.logs.line_prefix import MAX_LINE, LogLine
-from latdoctor.collectors.logs.prefilter import Prefilter
 from latdoctor.collectors.logs.scanner import LogScanner
 
 MAX_RECORD = 1 << 20  # bytes of a JSON record
@@ -31,7 +31,7 @@ class LineReading:
         self,
         scan: LogScanner,
         kinds: Sequence[tuple[LineKind, LineReader]],
-        candidate: Prefilter,
+        candidate: Candidates,
         written_by: float,
         *,
         records: bool,
@@ -39,7 +39,8 @@ class LineReading:
         self._scan = scan
         self._kinds = kinds
         self._candidate = candidate
-        self._worth = Prefilter((*candidate.needles, *HIDING)) if records else candidate
+        self._worth = candidate.of_records(HIDING) if records else candidate
+        self._levels = 0  # lines of levels that were read
         self._written_by = written_by
         self._records = records
         self._number = 0  # lines before the place reached
@@ -81,7 +82,8 @@ class LineReading:
         """Where the lines to be read begin and end, in order; whether they contain a needle, and are a sample."""
         others = self._others(view, base)
         other = next(others, None)
-        for start, end in self._worth.lines(view, base):
+        many = self._levels >= MANY
+        for start, end in self._worth.thinned(view, base) if many else self._worth.lines(view, base):
             while other is not None and other[0] < start:
                 yield (*other, False, True)
                 other = next(others, None)
@@ -155,10 +157,11 @@ class LineReading:
 
     def _pass_on(self, at: LineLocation, raw: bytes, worth: bool, sampled: bool) -> None:
         """`raw` are the bytes that are searched for the needles of each kind."""
-        self._scan.take(at, worth, sampled=sampled)
+        self._scan.take(at, worth and self._candidate.has_fact(raw), sampled=sampled)
         coverage = self._scan.coverage
         if not worth or (coverage and (at.line.time is None or coverage.excludes(at.line.time, earlier_too=False))):
             return
+        self._levels += self._levels < MANY and self._candidate.is_level(raw)
         for kind, reader in self._kinds:
             if kind.has_needle(raw):
                 reader.take(at)
