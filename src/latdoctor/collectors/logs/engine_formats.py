@@ -180,15 +180,15 @@ def needles() -> tuple[bytes, ...]:
 
 def level_needles() -> tuple[bytes, ...]:
     """Those of lines that state nothing but levels at that time."""
-    of_levels = {
-        hint: rule.event == ""
-        and rule.request is None
-        and all(one.kind == ValueKind.LEVEL for one in rule.values.values())
-        for _, rule in rules()
-        for hint in rule.hints
-    }
-    other = {hint for _, rule in rules() for hint in rule.hints if rule.event or rule.request}
-    return tuple(_needle(hint) for hint, levels in of_levels.items() if levels and hint not in other)
+    levels = (rule for _, rule in rules() if not rule.event and _states_levels(rule))
+    other = {hint for _, rule in rules() if rule.event or not _states_levels(rule) for hint in rule.hints}
+    return tuple(
+        _needle(hint) for hint in dict.fromkeys(hint for rule in levels for hint in rule.hints if hint not in other)
+    )
+
+
+def _states_levels(rule: LineRule) -> bool:
+    return all(one.kind == ValueKind.LEVEL for one in rule.values.values())
 
 
 def _needle(hint: str) -> bytes:
