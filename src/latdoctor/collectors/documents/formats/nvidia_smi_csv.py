@@ -10,6 +10,7 @@ import csv
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 from latdoctor.collectors.documents.nvidia_smi.evidence import PROVIDES, Machine, evidence_of
 from latdoctor.collectors.documents.nvidia_smi.fields import GpuState, canonical
@@ -30,6 +31,9 @@ _OWN = (
 _FIELD = r"[A-Za-z][\w.-]{1,80}(?: \[[^\]]{1,8}\])?"
 _HEADING = re.compile(rf"^(?=[A-Za-z][\w.-]{{1,80}}(?:,| \[|\s*$))(?=.*\b(?:{_OWN})\b)(?:{_FIELD})(?:, ?{_FIELD})*\s*$")
 _LONGEST = 200_000  # rows
+_MOST_GPUS = 16
+_LOOKED_AT = 64  # rows
+_LONGEST_SAMPLE = 0.5  # seconds
 _PROCESS = ("pid", "process_name", "used_gpu_memory", "used_memory", "name")
 
 
@@ -87,25 +91,40 @@ def _first_known(names: Sequence[str], cells: Sequence[str]) -> Mapping[str, str
     return found
 
 
-def _index(row: Mapping[str, str], known: dict[str, int], repeats: bool) -> int:
-    """The index that the row itself gives; else the order in which the GPUs first stand there."""
+def _index(row: Mapping[str, str], known: dict[str, int]) -> int | None:
+    """The index that the row itself gives; else the order in which the GPUs first stand there; None without either."""
     index = number(row.get("index"))
     if not isinstance(index, Unavailable):
         return int(index)
     identity = row.get("uuid") or row.get("pci.bus_id") or row.get("serial")
-    if identity is None:
-        identity = "" if repeats else f"row {len(known)}"
-    return known.setdefault(identity, len(known))
+    return None if identity is None else known.setdefault(identity, len(known))
 
 
 def _states(rows: Sequence[Mapping[str, str]]) -> Iterator[GpuState]:
-    """Rows without any identity are one GPU over time where each has a time of its own, else one GPU each."""
-    stamps = [row.get("timestamp", "") for row in rows]
-    repeats = bool(stamps[0]) and len(set(stamps)) == len(stamps)
     known: dict[str, int] = {}
-    for row in rows:
+    times = [time_of(row.get("timestamp", "")) for row in rows]
+    gpus = _gpus_in_a_sample(times)
+    for number_of, (row, time) in enumerate(zip(rows, times, strict=True)):
         fields = {name: text for name, text in row.items() if name not in _PROCESS or "pid" not in row}
-        yield GpuState(_index(row, known, repeats), fields, time_of(row.get("timestamp", "")))
+        index = _index(row, known)
+        yield GpuState(number_of % gpus if index is None else index, fields, time)
+
+
+def _gpus_in_a_sample(times: Sequence[float | None]) -> int:
+    """How many rows without identity stand for one moment: the rows of one sample are milliseconds apart.
+
+    Without times a few rows are as many GPUs, and many rows are one GPU over time.
+    """
+    known = [time for time in times if time is not None]
+    if len(known) < len(times) or len(known) < 2:
+        return len(times) if len(times) <= _MOST_GPUS else 1
+    steps = [after - before for before, after in pairwise(known)]
+    longest = max(steps[:_LOOKED_AT])
+    if longest < _LONGEST_SAMPLE:
+        return len(times) if len(times) <= _MOST_GPUS else 1
+    begins = [0, *(place for place, step in enumerate(steps, 1) if step > longest / 2)]
+    sizes = {after - before for before, after in pairwise(begins)}
+    return sizes.pop() if len(sizes) == 1 else 1
 
 
 def _processes(rows: Sequence[Mapping[str, str]]) -> dict[int, tuple[GpuProcess, ...]]:
@@ -114,7 +133,7 @@ def _processes(rows: Sequence[Mapping[str, str]]) -> dict[int, tuple[GpuProcess,
     found: dict[int, dict[int, GpuProcess]] = {}
     last: dict[int, str] = {}
     for row in rows:
-        index = _index(row, known, repeats=True)
+        index = _index(row, known) or 0
         pid = number(row.get("pid"))
         if isinstance(pid, Unavailable):
             continue

@@ -29,16 +29,18 @@ _STATE_ROW = re.compile(
     r"\s*(\d{1,3}%|N/A|ERR!|Unknown Error)\s+(-?\d{1,3}\s?C|N/A|ERR!|Unknown Error)\s+(P\d{1,2}|N/A|ERR!|Unknown Error)"
     r"\s+(\d{1,5}W|N/A|ERR!|Unknown Error)\s*/\s*(\d{1,5}W|N/A|ERR!|Unknown Error)\s*"
 )
-_MEMORY_CELL = re.compile(r"\s*(\d{1,9}\s?MiB|N/A|ERR!|Unknown Error)\s*/\s*(\d{1,9}\s?MiB|N/A|ERR!|Unknown Error)\s*")
+_MEMORY_CELL = re.compile(
+    r"\s*(\d{1,9}\s?Mi?B|N/A|ERR!|Unknown Error)\s*/\s*(\d{1,9}\s?Mi?B|N/A|ERR!|Unknown Error)\s*"
+)
 _LOAD_CELL = re.compile(r"\s*(\d{1,3}\s?%|N/A|ERR!|Unknown Error)\s+\S.*")
 _LOST = re.compile(r"GPU is lost|GPU requires reset", re.I)
 _MIG_ROW = re.compile(r"\s*(\d{1,3})\s+(\d{1,3})\s+(\d{1,3}|N/A)\s+(\d{1,3})\s*")
 _PROCESS = re.compile(
     r"\|\s*(\d{1,3})\s+(?:(?:\d{1,3}|N/A)\s+(?:\d{1,3}|N/A)\s+)?(\d{1,10})\s+([CGM+]{1,5})\s+(\S.*?)\s+"
-    r"(\d{1,9}\s?MiB|N/A)\s*\|"
+    r"(\d{1,9}\s?Mi?B|N/A)\s*\|"
 )
 _NO_PROCESSES = re.compile(r"No running (?:compute )?processes found")
-_PROCESSES = re.compile(r"Processes:|GPU\s+(?:GI\s+CI\s+)?PID\s+Type")
+_PROCESSES = re.compile(r"[Pp]rocesses:|GPU\s+(?:GI\s+CI\s+)?PID\s+Type")
 _MIG = re.compile(r"MIG devices:")
 _LONGEST = 1_000_000  # lines
 
