@@ -241,6 +241,7 @@ def test_an_export_that_is_one_json_document() -> None:
         assert value(found, "request.count") == 30
         assert value(found, "error.ratio") == 1.0
         assert value(found, "timeout.limit") == 30.0
+        assert value(found, "latency.p50") == 30.0  # whatever its status, a time-out is a latency
         assert parsed(text[: len(text) // 2]).readings  # cut off in the middle
 
 
@@ -293,6 +294,16 @@ def test_bare_numbers_of_lines_in_order_have_no_unit() -> None:
     found = parsed(*rows)
     assert value(found, "latency.mean") is None
     assert "latency.mean" in found.gaps_by_signal
+
+
+def test_a_time_without_a_zone_gives_way_to_that_of_the_container_runtime() -> None:
+    lines = [
+        f'{at(n)} stdout F [GIN] {at(n + 7200, "%Y/%m/%d - %H:%M:%S")} | 200 | 2.5s | 10.0.0.1 | POST "/api/chat"'
+        for n in range(20)
+    ]
+    (latency,) = (one for one in parsed(*lines).readings if one.signal == "latency.mean")
+    assert latency.window.start == START
+    assert "time zone" not in latency.note
 
 
 def test_lists_of_models_and_heads_are_no_requests_of_clients() -> None:

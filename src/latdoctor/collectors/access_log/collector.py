@@ -172,6 +172,8 @@ def _read_lines(
         text = formats.line_text(raw)
         form, entry = _entry(text, found.forms) if text is not None else (None, None)
         if form is not None and entry is not None:
+            if entry.ended is not None and not entry.ended.zoned and (taken := formats.carrier_time(raw)) is not None:
+                entry = replace(entry, ended=taken)
             if entry.ended is None:
                 borrowing += 1
                 own = formats.line_time(raw, artifact.taken_at) if timed or borrowing <= _TRIED_FOR_TIMES else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from latdoctor.collectors.access_log.failures import GAVE_UP, FailureReason
+from latdoctor.collectors.access_log.failures import GAVE_UP, TIMED_OUT, FailureReason
 
 # Health checks, metrics and lists of models, which are answered without the model and are not client requests.
 _PROBE = re.compile(
@@ -95,6 +95,8 @@ class AccessLogEntry:
     @property
     def counts_as_latency(self) -> bool:
         """Answered or timed out: the time of a refusal says nothing about the time of an answer."""
+        if self.failure in TIMED_OUT:
+            return True
         if self.status is None:
             return self.failure is None
         return 100 <= self.status < 400 or self.status in _TIMED_OUT

@@ -47,7 +47,8 @@ _UNITLESS = frozenset(
 # In order of precedence.
 _STATUS = (
     "status", "status_code", "statuscode", "response_code", "http_status", "http.response.status_code",
-    "http.status_code", "httprequest.status", "downstreamstatus", "response.status", "res.statuscode", "responsecode",
+    "http.status_code", "http.status", "httprequest.status", "downstreamstatus", "response.status", "res.statuscode",
+    "responsecode",
 )  # fmt: skip
 _CAME = ("entry", "start", "start_time", "starttime", "startutc", "started_at", "request_start", "event.start")
 _WENT = ("exit", "end", "end_time", "endtime", "finished_at", "event.end")
@@ -60,13 +61,13 @@ _AGENT = (
 )  # fmt: skip
 _PATH = (
     "path", "uri", "request_uri", "url", "url.path", "request.uri", "httprequest.requesturl", "requestpath", "req.url",
-    "x-envoy-origin-path", "properties.requesturi",
+    "http.path", "http.target", "x-envoy-origin-path", "properties.requesturi",
 )  # fmt: skip
 _ID = ("request_id", "requestid", "x_request_id", "x-request-id")
 _REPLICA = ("replica", "pod")
 _METHOD = (
     "method", "request_method", "request.method", "http.request.method", "httprequest.requestmethod", "requestmethod",
-    "req.method", "properties.httpmethod", "httpmethod",
+    "req.method", "http.method", "properties.httpmethod", "httpmethod",
 )  # fmt: skip
 _PAIR = re.compile(r'(?<![\w.@-])([A-Za-z_@][\w.@-]{0,60})=("(?:[^"\\]|\\.)*+"|[^\s"]*)')
 _NESTED = 3

@@ -87,6 +87,21 @@ class _Wrapped(msgspec.Struct):
     time: str = ""
 
 
+def carrier_time(raw: bytes) -> Timestamp | None:
+    """When the container runtime took a line, which has a time zone; None for a line without its prefix."""
+    if raw.startswith(b'{"log":'):
+        return _docker_time(raw.decode("utf-8", "replace"))
+    found = _CRI.match(raw[:_MOST_BEFORE].decode("utf-8", "replace"))
+    return times.parse_timestamp(found[0].split(" ", 1)[0]) if found else None
+
+
+def _docker_time(line: str) -> Timestamp | None:
+    try:
+        return times.parse_timestamp(msgspec.json.decode(line, type=_Wrapped).time)
+    except UNDECODABLE:
+        return None
+
+
 def line_time(raw: bytes, taken_at: float) -> Timestamp | None:
     """The time at the beginning of a line, or in the record around it; None if it has none.
 
@@ -94,10 +109,7 @@ def line_time(raw: bytes, taken_at: float) -> Timestamp | None:
     """
     line = line_prefix.clean_line(raw[: line_prefix.MAX_LINE])
     if line.startswith('{"log":'):
-        try:
-            return times.parse_timestamp(msgspec.json.decode(line, type=_Wrapped).time)
-        except UNDECODABLE:
-            return None
+        return _docker_time(line)
     if (found := prefix_time(line, len(line))) is not None:
         return found
     parsed = line_prefix.parse(line, taken_at)
