@@ -22,12 +22,13 @@ _LAYER = re.compile(r"Layer\((\w{1,60})\): (.{1,2000}?), Tactic: [^,]{1,60}, (.{
 # `conv1_out[Float(1,64,112,112)]` and `conv1_out (Half[1,64,112,112])`
 _TENSOR = re.compile(r"(?:^|, )([^,\[\(]{1,400}?)\s?[\[\(](\w{2,12})[\(\[]([-\d,:]{0,200})")
 _NAMED = 300
+_LONGEST = 10_000  # characters of a line
 _TOTAL = "Total"
 
 
 def plain_lines(text: str) -> list[str]:
-    """The lines without trtexec's time and level."""
-    return [_STAMP.sub("", line, count=1) for line in text.splitlines()]
+    """The lines without trtexec's time and level; of a longer line its beginning."""
+    return [_STAMP.sub("", line[:_LONGEST], count=1) for line in text.splitlines()]
 
 
 def profile(lines: Sequence[str]) -> LayerProfile | None:
