@@ -177,6 +177,17 @@ def _partial_thermal(fields: Fields) -> Number:
     return 0.0 if known & bits == bits else _flag_or_number(fields.get("violation.thermal"))
 
 
+def _power_cap_under_load(fields: Fields) -> Number:
+    """The software power cap; on an idle board it is set too and cuts nothing."""
+    active, known = _known_reasons(fields)
+    if not known & readings.SW_POWER_CAP:
+        return MISSING
+    busy, state = number(fields.get("utilization.gpu"), 0.01), performance_state(fields.get("pstate"))
+    idle = active & readings.IDLE or (not isinstance(busy, Unavailable) and busy < readings.IDLE_UTILIZATION)
+    idle = idle or (not isinstance(state, Unavailable) and state >= readings.IDLE_STATE)
+    return float(bool(active & readings.SW_POWER_CAP) and not idle)
+
+
 def _of(name: str, factor: float = 1.0) -> Callable[[Fields], Number]:
     return lambda fields: number(fields.get(name), factor)
 
@@ -225,6 +236,8 @@ FURTHER: Mapping[str, Callable[[Fields], Number]] = {
 }
 # Read from single reasons only where not all of them are known.
 PARTIAL: Mapping[str, Callable[[Fields], Number]] = {
+    "gpu.throttle.idle": _bit(readings.IDLE),
+    "gpu.throttle.sw_power_cap": _power_cap_under_load,
     "gpu.throttle.sw_thermal": _bit(readings.SW_THERMAL),
     "gpu.throttle.hw_thermal": _bit(readings.HW_THERMAL),
     "gpu.throttle.hw_slowdown": _bit(readings.HW_SLOWDOWN),
