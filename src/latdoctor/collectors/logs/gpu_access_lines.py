@@ -27,6 +27,7 @@ _NVML_WORDS: tuple[tuple[re.Pattern[str], AccessFailure], ...] = (
     (re.compile(r"insufficient permissions|NO_?PERMISSION|blocked by the operating system", re.I), _F.NO_PERMISSION),
     (re.compile(r"librar\w+ not found|LIBRARY_?NOT_?FOUND|cannot open shared object|libnvidia-ml", re.I),
      _F.LIBRARY_NOT_FOUND),
+    (re.compile(r"NVMLError_NotFound|NVML_ERROR_NOT_FOUND"), _F.DEVICE_HANDLE),
     (re.compile(r"unknown error|ERROR_?UNKNOWN|NVMLError_Unknown\b", re.I), _F.NVML_UNKNOWN),
 )  # fmt: skip
 _NVML = re.compile(
@@ -34,7 +35,10 @@ _NVML = re.compile(
     r"|\bnvml error: |[Ee]rror initializing NVML|nvmlInit(?:_v2|WithFlags)?\b.{0,40}(?:fail|error)|\bERROR_GPU_IS_LOST"
 )
 # Of these NVML calls the result is no failure of a GPU.
-_HARMLESS = re.compile(r"NVMLError_(?:NotSupported|FunctionNotFound)|NVML_ERROR_(?:NOT_SUPPORTED|FUNCTION_NOT_FOUND)")
+_HARMLESS = re.compile(
+    r"NVMLError_(?:NotSupported|FunctionNotFound|InvalidArgument|Uninitialized|AlreadyInitialized|InsufficientSize)"
+    r"|NVML_ERROR_(?:NOT_SUPPORTED|FUNCTION_NOT_FOUND|INVALID_ARGUMENT|UNINITIALIZED|INSUFFICIENT_SIZE)"
+)
 _MISMATCH = re.compile(r"version mismatch|VersionMismatch|VERSION_MISMATCH", re.I)
 _BUS = r"((?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]{2}(?:\.[0-9A-Fa-f])?)"
 _HANDLE = re.compile(

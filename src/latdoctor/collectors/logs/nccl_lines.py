@@ -52,7 +52,7 @@ _RESULTS = {
     "ncclInvalidUsage": "usage",
     "ncclRemoteError": "remote",
 }
-_WARN = re.compile(r"\[(\d{1,4})\] (?:\S{0,80} )?NCCL WARN (.*)|NCCL WARN (.*)")
+_WARN = re.compile(r"(?:\[(\d{1,4})\] [^\[]{0,160})?\b(?:NCCL|RCCL) WARN (.*)")
 _WARNINGS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"NET/IB|ibv_|IB device|mlx5_", re.I), "infiniband"),
     (re.compile(r"Cuda failure|CUDA driver|HIP failure", re.I), "cuda"),
@@ -93,7 +93,7 @@ def find(line: LogLine) -> Iterator[Found]:
     elif result := _RESULT.search(message):
         yield Found(ERROR, common | {"kind": _RESULTS[result[1]], "secondary": 1.0})
     elif warning := _WARN.search(message):
-        text = warning[2] or warning[3] or ""
+        text = warning[2]
         if not _NO_WARNING.search(text):
             yield Found(ERROR, _warning(text) | ({"rank": warning[1]} if warning[1] else common))
 
