@@ -117,6 +117,8 @@ _PARTS = {
     "request.failure_share": "reason",
     "call.time_share": "call",
     "stack.frame_share": "frame",
+    "ncu.compute_throughput": "kernel",
+    "ncu.memory_throughput": "kernel",
     "trace.rule_matches": "rule",
 }
 _STAGES = ("stage.time_share", "tail.share")  # of one subject: shares of several do not add up

@@ -141,6 +141,8 @@ _PARTS = {
     "gap.host_share": "while the GPU has no work, the host is in: {}",
     "call.time_share": "time in CUDA calls: {}",
     "stack.frame_share": "threads are in: {}",
+    "ncu.compute_throughput": "compute throughput over its peak: {}",
+    "ncu.memory_throughput": "memory throughput over its peak: {}",
     "trace.rule_matches": "rows found by nsys analyze: {}",
 }
 HOST_ACTIVITY = {

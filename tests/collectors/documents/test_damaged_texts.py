@@ -19,7 +19,8 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue
 
 FORMATS = (
-    "nsys-text", "python-stacks", "torch-environment", "torch-memory-summary", "torch-profile-table", "trtexec",
+    "nsight-compute", "nsys-text", "python-stacks", "torch-environment", "torch-memory-summary", "torch-profile-table",
+    "trtexec",
 )  # fmt: skip
 CASES = Path(__file__).parent / "cases"
 TEXTS = {name: [path.read_text() for path in sorted((CASES / name).glob("*.txt"))] for name in FORMATS}
