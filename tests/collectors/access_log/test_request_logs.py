@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from latdoctor.collectors import access_log as access_log_package
 from latdoctor.collectors import logs as log_package
 from latdoctor.collectors.access_log import collector as access_log
+from latdoctor.collectors.access_log import proxy_errors
 from latdoctor.collectors.access_log.failure_stats import cut_off
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.file_kinds import FileKind, recognise
@@ -141,6 +142,41 @@ def test_the_error_log_of_a_proxy_gives_events_and_no_requests() -> None:
     assert len(alone.events) == 40
     assert not alone.readings
     assert "error.ratio" in alone.gaps_by_signal
+
+
+NGINX = '2026/01/31 02:49:00 [error] 31#31: *7 {}, client: 10.1.1.1, request: "POST /v1/chat HTTP/1.1", host: "x"'
+ERRORS = [
+    (
+        NGINX.format("upstream timed out (110: Operation timed out) while connecting to upstream"),
+        "upstream unreachable",
+    ),
+    (NGINX.format("upstream timed out (110: Operation timed out) while reading upstream"), "upstream timeout"),
+    (NGINX.format("connect() failed (111: Connection refused) while connecting to upstream"), "upstream unreachable"),
+    (NGINX.format("recv() failed (104: Connection reset by peer) while reading upstream"), "upstream reset"),
+    (NGINX.format("upstream prematurely closed connection while reading response header"), "upstream reset"),
+    (NGINX.format("no live upstreams while connecting to upstream"), "no healthy upstream"),
+    (NGINX.format("limiting requests, excess: 5.1 by zone"), "rate limited"),
+    (NGINX.format("client prematurely closed connection"), "client closed"),
+    ("2026/01/31 02:49:00 [notice] 1#1: start worker processes", None),
+    (
+        '{"level":"error","ts":1769827740.2,"logger":"http.log.error","msg":"dial tcp 10.0.0.1:80: connect: connection '
+        'refused","request":{"method":"POST","uri":"/v1/chat"},"duration":0.001,"status":502}',
+        "upstream unreachable",
+    ),
+    (
+        '{"severity":"ERROR","timestamp":"2026-01-31T02:49:00Z","logger":"activator","msg":"error reverse '
+        'proxying request; sockstat: sockets: used 8","error":"context deadline exceeded"}',
+        "upstream timeout",
+    ),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), ERRORS)
+def test_a_line_of_an_error_log_has_a_reason(line: str, reason: str | None) -> None:
+    found = proxy_errors.read(line)
+    assert found is not None
+    assert found.failure == reason
+    assert proxy_errors.read('10.1.1.1 - - [31/Jan/2026:02:49:00 +0000] "POST /a HTTP/1.1" 504 5') is None
 
 
 def test_requests_between_other_lines_are_read_and_the_others_stay_an_application_log(tmp_path: Path) -> None:
