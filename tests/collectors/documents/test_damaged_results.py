@@ -18,9 +18,9 @@ from latdoctor.evidence.model import Evidence, is_unknown
 from tests.cli.running import run
 
 FORMATS = (
-    "ab", "genai-perf*", "grafana-csv", "http-summary", "jaeger-traces", "k6*", "locust*", "mlperf-loadgen", "oha-json",
-    "otlp-traces", "perf-analyzer*", "prometheus-api", "serving-benchmark*", "tensorboard*", "triton-*", "vegeta*",
-    "wrk", "zipkin-traces",
+    "ab", "aiperf*", "genai-perf*", "grafana*", "http-summary", "jaeger-traces", "k6*", "locust*", "mlperf-loadgen",
+    "oha-json", "otlp-traces", "perf-analyzer*", "prometheus-api", "serving-benchmark*", "tensorboard*", "triton-*",
+    "trtllm*", "vegeta*", "wrk", "zipkin-traces",
 )  # fmt: skip
 CASES = sorted(path for name in FORMATS for path in (Path(__file__).parent / "cases").glob(f"{name}/*.txt"))
 AT = 1_770_000_000.0

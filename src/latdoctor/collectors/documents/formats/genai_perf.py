@@ -148,7 +148,7 @@ JSON = TextFormat(
     name="genai-perf-json",
     title="the JSON of GenAI-Perf or AIPerf",
     begins=re.compile(
-        r'\A\s*\{[\s\S]*?"(?:request_latency|time_to_first_token|request_throughput)"\s*:\s*\{[^{}]*"(?:avg|unit)"\s*:'
+        r'\A\s*\{[\s\S]*?"(?:request_latency|time_to_first_token|request_throughput)"\s*:\s*\{[^{}]*"avg"\s*:'
     ),
     read=read_json,
     provides=load_result.SIGNALS,

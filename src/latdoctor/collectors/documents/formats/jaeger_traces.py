@@ -1,4 +1,4 @@
-"""Traces of Jaeger as JSON: what its page downloads and its API answers, or a span on each line. Microseconds."""
+"""Traces of Jaeger as JSON (its page's download, its API, a list of spans, a span a line). Times in microseconds."""
 
 from __future__ import annotations
 
@@ -80,7 +80,10 @@ def _spans(text: str) -> Iterator[Span]:
 
 def _traces(text: str) -> Iterator[_Trace]:
     if text.startswith("["):
-        yield from msgspec.json.decode(text, type=list[_Trace])
+        if '"spans"' in text[:4096]:
+            yield from msgspec.json.decode(text, type=list[_Trace])
+        else:
+            yield _Trace(msgspec.json.decode(text, type=tuple[_JaegerSpan, ...]))
     elif re.match(r'\{\s*"(?:data|total|limit|offset|errors)"', text):
         yield from msgspec.json.decode(text, type=_ApiResult).data
     elif '"spans"' in text[:4096]:

@@ -56,18 +56,14 @@ def _spans(text: str) -> Iterator[Span]:
 
 def _joined(found: Iterable[_ZipkinSpan]) -> Iterator[Span]:
     spans = [one for one in found if one.timestamp is not None and one.duration is not None]
-    clients = {(one.trace_id, one.id) for one in spans if one.kind == "CLIENT"}
-    shared = {
-        (one.trace_id, one.id, _service(one))
-        for one in spans
-        if one.kind == "SERVER" and (one.shared or (one.trace_id, one.id) in clients)
-    }
+    clients = {(one.trace_id, one.id): _service(one) for one in spans if one.kind == "CLIENT"}
+    servers = {(one.trace_id, one.id) for one in spans if one.kind == "SERVER"}
     for one in spans:
         start = (one.timestamp or 0.0) / 1e6
         name, parent = one.id, one.parent_id or ""
-        if (one.trace_id, one.id, _service(one)) in shared and one.kind == "SERVER":
-            name, parent = f"{one.id}/server", one.id if (one.trace_id, one.id) in clients else parent
-        elif (one.trace_id, parent, _service(one)) in shared:
+        if one.kind == "SERVER" and (one.trace_id, one.id) in clients:
+            name, parent = f"{one.id}/server", one.id
+        elif (above := (one.trace_id, parent)) in servers and above in clients and clients[above] != _service(one):
             parent = f"{parent}/server"
         span = Span(one.trace_id, name, parent, one.name or "", _service(one), start, start)
         span.end = start + (one.duration or 0.0) / 1e6
