@@ -20,7 +20,15 @@ from tests.cli.running import run
 
 CASES = [
     path
-    for folder in ("kubectl-describe", "kubectl-get", "kubectl-get-events", "kubernetes-json", "kubernetes-yaml")
+    for folder in (
+        "docker-inspect",
+        "docker-ps",
+        "kubectl-describe",
+        "kubectl-get",
+        "kubectl-get-events",
+        "kubernetes-json",
+        "kubernetes-yaml",
+    )
     for path in sorted((Path(__file__).parent / "cases" / folder).glob("*.txt"))
 ]
 TABLE = "NAME      READY   STATUS             RESTARTS   AGE\nvllm-0    0/1     CrashLoopBackOff   9          2h\n"

@@ -3,6 +3,7 @@
 from latdoctor.collectors.documents.formats import (
     apache_bench,
     dcgmi,
+    docker_state,
     genai_perf,
     grafana_csv,
     grafana_frames,
@@ -50,6 +51,8 @@ from latdoctor.collectors.documents.text_format import TextFormat
 ALL: tuple[TextFormat, ...] = (
     apache_bench.TEXT,
     dcgmi.FORMAT,
+    docker_state.INSPECT,
+    docker_state.TABLE,
     genai_perf.CSV,
     genai_perf.JSON,
     genai_perf.TEXT,
