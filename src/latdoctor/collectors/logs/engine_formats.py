@@ -86,11 +86,12 @@ class LineRule(Struct, frozen=True):
 
 
 class EngineFormat(Struct, frozen=True):
-    """The lines of one server."""
+    """The lines of one server. `time` finds the time within a line whose prefix is not known, and has no `time`."""
 
     id: str
     title: str
     lines: tuple[LineRule, ...]
+    time: Find | None = None
 
 
 def factor(rule: ValueRule) -> float:

@@ -17,6 +17,7 @@ from latdoctor.collectors.logs import engine_formats, line_prefix
 from latdoctor.collectors.logs.engine_evidence import EngineSamples, LoggedEvent, engine_evidence
 from latdoctor.collectors.logs.engine_formats import (
     DURATION,
+    EngineFormat,
     Find,
     LineRule,
     ValueRule,
@@ -62,21 +63,22 @@ class EngineReader:
         rules = dict.fromkeys(index for hint, index in engine_formats.rules_by_hint() if hint in text)
         for index in sorted(rules):
             form, rule = engine_formats.rules()[index]
-            self._line(form.title, rule, line)
+            self._line(form, rule, line)
 
     def evidence(self, *, complete: bool) -> Evidence:
         """What the lines show; nothing depends on whether the log is complete, because nothing is ruled out."""
         return engine_evidence(tuple(self.engines.values()), self.artifact, self.requested)
 
-    def _line(self, server: str, rule: LineRule, line: _Line) -> None:
+    def _line(self, form: EngineFormat, rule: LineRule, line: _Line) -> None:
         if rule.skip is not None and rule.skip.pattern.search(line.text):
             return
-        if line.time is None and rule.time is not None:
-            line.time = _time_within(rule.time, line.text, self.artifact.written_by)
+        time = rule.time or form.time
+        if line.time is None and time is not None:
+            line.time = _time_within(time, line.text, self.artifact.written_by)
         values = {signal: found for signal, one in rule.values.items() if (found := _value(one, line.text)) is not None}
         if not (values or rule.event):
             return
-        engine = self._engine(server, rule.rank, line.text)
+        engine = self._engine(form.title, rule.rank, line.text)
         if engine is None:
             return
         for signal, found in values.items():
