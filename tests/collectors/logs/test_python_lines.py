@@ -25,7 +25,8 @@ LIMIT_2_0 = [
 RECOMPILES = [
     V + "Recompiling function forward in /app/model.py:42",
     V + "    triggered by the following guard failure(s):",
-    V + "    - 0/0: L['n'] == 5  # if n == 5:",
+    V + "    - 0/0: L['n'] == 5          # if n == 5:  # app/model.py:44 in forward",
+    V + "    - User stack trace:",
     V + "Recompiling function forward in /app/model.py:42",
     V + "    triggered by the following guard failure(s):",
     V + "    - 0/1: tensor 'L['x']' stride mismatch at index 0. expected 8, actual 16",
@@ -56,7 +57,8 @@ def test_each_recompilation_has_its_reason() -> None:
         ("log.recompile", "value"),
         ("log.recompile", "stride"),
     ]
-    assert found[0].fields["file"] == "/app/model.py:42"
+    assert (found[0].fields["file"], found[0].fields["reason"]) == ("/app/model.py:42", "L['n'] == 5")
+    assert found[0].time is not None
 
 
 def test_a_fatal_error_of_the_interpreter() -> None:

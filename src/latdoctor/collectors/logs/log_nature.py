@@ -27,7 +27,7 @@ _LEVELS = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|FATAL|CRIT(?:ICAL
 # A level at the beginning, behind at most what carriers and loggers write in brackets.
 _LEVEL = re.compile(
     r"(?:(?:\[[^\[\]]{0,80}\]|\([^()]{0,120}\)|\{[^{}]{0,200}\}|[\w.@/-]{1,80} {0,40}\|)[:,]?\s{0,4}){0,4}"
-    rf"(?:{_LEVELS}\b(?:[\]:|\t]| (?!=)|$)|\[(?i:{_LEVELS})\]|(?:level|lvl|severity)=\"?\w)|[IWEF]\d{{4}} \d\d:"
+    rf"(?:{_LEVELS}\b(?:[\]:|\t]| (?!=)|$)|\[(?i:{_LEVELS})\]|(?:level|lvl|severity)=\"?\w)|[IWEFV]\d{{4}} \d\d:"
 )
 # Lines of a traceback, which belong to the line before.
 _CONTINUES = re.compile(

@@ -23,6 +23,7 @@ _LIMIT = re.compile(
 )
 _FUNCTION = re.compile(r"\bfunction: '(?P<function>[^']{1,200})' \((?P<file>[^()]{1,300})\)")
 _REASON = re.compile(r"\b(?:last reason|reasons): {1,4}(?P<reason>\S.{0,400})$|- \d+/\d+: (?P<guard>\S.{0,400})$")
+_COMMENT = re.compile(r" {2,}# ")  # the source line, behind the guard
 # Kinds of reasons, by the words of the guard that failed.
 _KINDS = tuple(
     (kind, re.compile(pattern))
@@ -83,7 +84,7 @@ class _PythonLines:
         if found := _FUNCTION.search(message):
             pending.fields |= {key: value for key, value in _where(found).items() if key not in pending.fields}
         elif (found := _REASON.search(message)) and "reason" not in pending.fields:
-            reason = found["reason"] or found["guard"]
+            reason = _COMMENT.split(found["reason"] or found["guard"], maxsplit=1)[0].strip()
             pending.fields |= {"reason": reason, "kind": kind_of_reason(reason)}
 
     def _flush(self) -> None:
