@@ -158,7 +158,7 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
                 r'ACCESS_LOG - \S{0,80} "(?P<request>[^"]{0,8000})" (?P<status>\d{1,3}|OK) (?P<ms>\d{1,12})\s*$'
             ),
             re.compile(
-                rf'^/[\w.:\[\]%-]{{2,60}}:\d{{1,5}} "(?P<request>(?:{_METHOD}|gRPC) [^"]{{0,8000}})"'
+                rf'(?:^|(?<=\d - ))/[\w.:\[\]%-]{{2,60}}:\d{{1,5}} "(?P<request>(?:{_METHOD}|gRPC) [^"]{{0,8000}})"'
                 r" (?P<status>\d{1,3}|OK) (?P<ms>\d{1,12})\s*$"
             ),
         ),

@@ -38,6 +38,10 @@ _ROW = re.compile(
     r"\"?\[?\d{2,4}[/-]\d\d[/-]\d\d(?:\d\d)?[ T]\d\d:\d\d:\d\d(?:\.\d{1,9})?Z?\"?"
     rf"(?: ?[,;|](?!\d{{1,9}}[\s\]]\s?\S)|\t)(?!\s*\"?\[?(?i:{_LEVELS})\b)"
 )
+# Requests stand in the logs of servers and of proxies alike, so they tell nothing about whose log it is.
+_REQUEST = re.compile(r"\"[A-Z]{3,7} [^\"]{1,2000}HTTP/\d|^\[GIN\] ")
+# Programs that never call CUDA: proxies, the fabric manager (`[tid 9]`).
+_WITHOUT_CUDA = re.compile(r"(?:haproxy|nginx|envoy|traefik|caddy|nv-fabricmanager)\[\d|\] \[tid \d{1,10}\] ")
 _NUMBERS = re.compile(r"[\d\s.,;:%+-]+(?:[eE][+-]\d+)?$")
 _BENCHMARK = re.compile(r"\s*\[[VIWEF]\]|&&&& ")
 
@@ -79,7 +83,9 @@ class LogNature:
                 self._count(line, text)
 
     def _count(self, line: LogLine, text: str) -> None:
-        if line.writer == APPLICATION and _is_row(line, text):
+        if _REQUEST.search(text):
+            return
+        if _WITHOUT_CUDA.search(text) or (line.writer == APPLICATION and _is_row(line, text)):
             self._rows += 1
         elif line.writer == APPLICATION or _LEVEL.match(line.message):
             self._headed += 1
@@ -90,7 +96,7 @@ class LogNature:
 
     @property
     def is_application_log(self) -> bool:
-        """Whether most lines begin with a time or a level."""
+        """Whether most lines begin with a time or a level, requests and lines of programs without CUDA left out."""
         total = self._headed + self._continued + self._other + self._rows
         return self._headed > 0 and self._headed + self._continued >= _LEAST_SHARE * total
 
