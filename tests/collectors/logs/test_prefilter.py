@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
-from latdoctor.collectors.logs import candidates, formats, line_reading, log_blocks
+from latdoctor.collectors.logs import CUDA_ERROR, candidates, formats, line_reading, log_blocks
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs.line_kinds import CANDIDATE
 from latdoctor.collectors.logs.prefilter import Prefilter
@@ -189,7 +189,7 @@ def test_of_very_many_lines_of_levels_some_are_read(monkeypatch: pytest.MonkeyPa
     rows[2900] = "[2026-01-31 11:48:20 TP0] CUDA error: unknown error"
     found = read("\n".join(rows).encode())
     assert found is not None
-    (event,) = found.events
+    (event,) = (one for one in found.events if one.signal == CUDA_ERROR)  # the queue's onset is another
     assert event.origin.place == "line 2901"
     (queue,) = (one for one in found.series if one.signal == "queue.depth")
     assert 50 <= len(queue.values) <= 1000
