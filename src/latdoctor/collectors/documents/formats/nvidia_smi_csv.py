@@ -58,6 +58,7 @@ def _query(rows: Sequence[Mapping[str, str]], section: Section) -> Evidence:
         word(first.get("driver_version")),
         word(first.get("cuda_version")),
         None if isinstance(count, Unavailable) else int(count),
+        lists_all="pid" not in first,
     )
     return evidence_of(states, machine, section)
 

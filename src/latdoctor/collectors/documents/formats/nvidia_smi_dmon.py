@@ -61,11 +61,11 @@ def _samples(rows: Sequence[Row], section: Section) -> Evidence:
     times = _times(rows, section.taken_at)
     if "pid" not in rows[0]:
         states = [GpuState(int(row["gpu"]), _fields(row), time) for row, time in zip(rows, times, strict=True)]
-        return evidence_of(states, Machine(MISSING, MISSING), section)
+        return evidence_of(states, Machine(MISSING, MISSING, lists_all=False), section)
     latest = {int(row["gpu"]): time for row, time in zip(rows, times, strict=True)}
     listed = _processes(rows)
     states = [GpuState(index, {}, time, listed[index]) for index, time in latest.items()]
-    return evidence_of(states, Machine(MISSING, MISSING), section)
+    return evidence_of(states, Machine(MISSING, MISSING, lists_all=False), section)
 
 
 def _rows(lines: Sequence[str]) -> Iterator[Row]:

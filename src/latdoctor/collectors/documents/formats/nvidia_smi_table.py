@@ -27,8 +27,9 @@ _GPU_ROW = re.compile(rf"\s*(\d{{1,3}})\s+(\S.*?)\s+({_MODE})?\s*")
 _BUS_CELL = re.compile(rf"\s*({_BUS}|ERR!|N/A)\s*(On|Off|N/A|ERR!)?\s*")
 _STATE_ROW = re.compile(
     r"\s*(\d{1,3}%|N/A|ERR!|Unknown Error)\s+(-?\d{1,3}\s?C|N/A|ERR!|Unknown Error)\s+(P\d{1,2}|N/A|ERR!|Unknown Error)"
-    r"\s+(\d{1,5}W|N/A|ERR!|Unknown Error)\s*/\s*(\d{1,5}W|N/A|ERR!|Unknown Error)\s*"
+    r"\s+(?:(\d{1,5}W|N/A|ERR!|Unknown Error)\s*/\s*(\d{1,5}W|N/A|ERR!|Unknown Error)|(Unknown Error))\s*"
 )
+_ERROR_CELL = re.compile(r"\s*(ERR!|Unknown Error|GPU is lost|GPU requires reset)\s*", re.I)
 _MEMORY_CELL = re.compile(
     r"\s*(\d{1,9}\s?Mi?B|N/A|ERR!|Unknown Error)\s*/\s*(\d{1,9}\s?Mi?B|N/A|ERR!|Unknown Error)\s*"
 )
@@ -147,13 +148,18 @@ def _ecc(cell: str) -> str:
 def _state_row(gpu: _Gpu, cells: list[str]) -> None:
     state, memory, load = _STATE_ROW.fullmatch(cells[0]), _MEMORY_CELL.fullmatch(cells[1]), _LOAD_CELL.match(cells[2])
     if state:
-        names = ("fan.speed", "temperature.gpu", "pstate", "power.draw", "power.limit")
-        gpu.fields.update(zip(names, state.groups(), strict=True))
+        fan, temperature, level, drawn, limit, failed = state.groups()
+        found = {"fan.speed": fan, "temperature.gpu": temperature, "pstate": level}
+        gpu.fields |= found | {"power.draw": drawn or failed, "power.limit": limit or failed}
     if memory:
         gpu.fields["memory.used"], gpu.fields["memory.total"] = memory[1], memory[2]
+    elif state and (failed_cell := _ERROR_CELL.fullmatch(cells[1])):
+        gpu.fields["memory.used"] = failed_cell[1]
     if load and (state or memory):
         gpu.fields["utilization.gpu"] = load[1]
-    elif not state and not memory and cells[2].strip() in ("Enabled", "Disabled", "Enabled*", "Disabled*"):
+    elif state and (failed_cell := _ERROR_CELL.fullmatch(cells[2])):
+        gpu.fields["utilization.gpu"] = failed_cell[1]
+    elif not state and not memory and cells[2].strip().rstrip("*") in ("Enabled", "Disabled"):
         gpu.fields["mig.mode.current"] = cells[2].strip().rstrip("*")
 
 

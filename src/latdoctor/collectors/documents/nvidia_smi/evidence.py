@@ -31,6 +31,7 @@ from latdoctor.evidence.model import Event, Evidence, Reading, Series, Value, Wi
 
 GPU_LOST, PROCESS_MEMORY, UNLICENSED = "log.gpu_lost", "gpu.process_memory", "gpu.vgpu_unlicensed"
 PROVIDES = frozenset({*SIGNALS, *FURTHER, ACCESS_ERROR, GPU_LOST, PROCESS_MEMORY, UNLICENSED})
+_COUNTS = ("gpu.count", "gpu.count_expected")
 MAX_STATES = 200_000
 _MAX_PROCESSES = 64
 _SERIES = {
@@ -53,11 +54,15 @@ _FURTHER_SERIES = {"gpu.memory_utilization", "gpu.memory_temperature", "gpu.cloc
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a text says of the machine. `expected`: how many GPUs it says that there are; None if it does not."""
+    """What a text says of the machine. `expected`: how many GPUs it says that there are; None if it does not.
+
+    `lists_all`: the text lists every GPU, so that those in it can be counted.
+    """
 
     driver: Text
     cuda: Text
     expected: int | None = None
+    lists_all: bool = True
 
 
 def evidence_of(states: Sequence[GpuState], machine: Machine, section: Section) -> Evidence:
@@ -110,6 +115,8 @@ def _joined(states: Sequence[GpuState]) -> Fields:
 
 def _corrected(found: Evidence, machine: Machine) -> Evidence:
     """The number of GPUs that the text itself names replaces the number that it lists."""
+    if not machine.lists_all:
+        return structs.replace(found, readings=tuple(one for one in found.readings if one.signal not in _COUNTS))
     if machine.expected is None:
         return found
     kept = tuple(one for one in found.readings if one.signal != "gpu.count_expected")
