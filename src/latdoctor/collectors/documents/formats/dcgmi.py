@@ -9,10 +9,11 @@ from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.evidence.model import Event, Evidence, Reading, Subject, Value
 
 FAILED, DCGM_ERROR, DRIVER = "gpu.diagnostic_failed", "log.dcgm_error", "gpu.driver_version"
-_ROW = re.compile(r"^\s*\|\s*(.+?)\s*\|\s*(.*?)\s*\|?\s*$")
+_ROW = re.compile(r"^\s*\|\s*([^|]*?)\s*\|\s*(.*?)\s*\|?\s*$")
 _RESULT = re.compile(r"(Fail|Warn|Failure|Warning)\b(?: - (?:GPUs?: )?(.+))?", re.I)
 _GPUS = re.compile(r"\d{1,3}")
 _GPU = re.compile(r"(?:-> )?(?:GPU(?: ID)?:? ?)?(\d{1,3})")
+_OF_GPU = re.compile(r"GPU ?(\d{1,3}): (?:Fail|Warn)", re.I)
 _OF_TEXT = re.compile(r"\bGPU (\d{1,3})\b")
 _LONGEST = 5000
 _OVERALL = ("overall health", "overall", "warning", "error", "errors", "info", "result", "diagnostic")
@@ -41,16 +42,32 @@ def _failures(rows: list[tuple[int, str, str]], section: Section) -> Iterator[Ev
             gpu = named[1]
             continue
         result = _RESULT.match(value)
-        if not result or bare.lower().rstrip(":") in _OVERALL or _GPU.fullmatch(bare):
+        if not name.strip() or not result or bare.lower().rstrip(":") in _OVERALL or _GPU.fullmatch(bare):
             continue
         severity = "failure" if result[1].lower().startswith("fail") else "warning"
         why = _reason(rows[place + 1 :])
-        listed = _GPUS.findall(result[2] or "") or _OF_TEXT.findall(why)[:1] or ([gpu] if gpu else [])
+        listed = (
+            _below(rows[place + 1 :])
+            or _GPUS.findall(result[2] or "")
+            or _OF_TEXT.findall(why)[:1]
+            or ([gpu] if gpu else [])
+        )
         fields: dict[str, Value] = {"kind": bare, "severity": severity}
         if why:
             fields["reason"] = why
         for subject in [f"gpu/{one}" for one in listed] or ["node/local"]:
             yield Event(FAILED, subject, section.origin(number), fields, None, f"{bare}: {value}")
+
+
+def _below(rows: list[tuple[int, str, str]]) -> list[str]:
+    """The GPUs that failed in the rows below a result (`GPU3: Fail`), as newer versions list them."""
+    found = []
+    for _, name, value in rows:
+        if name.strip():
+            break
+        if one := _OF_GPU.match(value):
+            found.append(one[1])
+    return found
 
 
 def _reason(rows: list[tuple[int, str, str]]) -> str:
