@@ -109,7 +109,7 @@ def _pod_status(gathered: Gathered, subject: str, status: PodStatus, line: int, 
     for condition in status.conditions or ():
         if condition.type == "Ready" and status.phase != "Succeeded":
             gathered.reading("pod.ready", subject, float(condition.status == "True"), line, place=place)
-        elif condition.type == "PodScheduled" and condition.status == "False":
+        elif (condition.type, condition.status) == ("PodScheduled", "False") and condition.reason != "SchedulingGated":
             since = moment(condition.last_transition_time or "")
             event = KubeEvent("FailedScheduling", condition.message or "", time=since)
             gathered.reading("pod.unschedulable", subject, 1.0, line, place=place)

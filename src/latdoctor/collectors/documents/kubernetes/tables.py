@@ -16,6 +16,7 @@ _NONE = frozenset({"", "<none>", "<unset>", "<nil>", "-"})
 _READY = re.compile(r"(\d{1,5})/(\d{1,5})")
 _RESTARTS = re.compile(r"(\d{1,7})(?: \((\S+) ago\))?")
 _FINISHED = frozenset({"Completed", "Succeeded"})
+_LEFT = _FINISHED | {"Terminating"}  # such pods are not ready for a good reason
 _PENDING = frozenset({"Pending", "ContainerCreating", "PodInitializing", "SchedulingGated"})
 _ENDED = re.compile(r"(?:Init:)?(OOMKilled|Error|ExitCode:(\d{1,3})|Signal:(\d{1,3})|StartError|ContainerCannotRun)")
 _TARGET = re.compile(r"(?:([^\s:,]+): )?(<unknown>|[^\s/,]+)(?: \([^)]*\))?\s?/\s?([^\s,]+)")
@@ -59,7 +60,7 @@ def pod(gathered: Gathered, row: Row, line: int) -> None:
         subject, "pod.evicted", "container.waiting_reason", "container.crash_looping", "container.image_pull_failing"
     )
     gathered.reading("pod.status", subject, status, line)
-    if status not in _FINISHED:
+    if status not in _LEFT:
         whole = int(ready[2]) > 0 and ready[1] == ready[2]
         gathered.reading("pod.ready", subject, float(whole and status == "Running"), line)
         gathered.reading("pod.pending", subject, float(status in _PENDING or status.startswith("Init:")), line)
