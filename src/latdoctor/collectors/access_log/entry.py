@@ -116,6 +116,7 @@ _NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
 _QUANTITY = re.compile(
     r"(\d{1,15}(?:\.\d{1,12})?(?:e[+-]?\d{1,2})?)\s*(h|msec|ms|min|m|seconds?|sec|s|us|µs|ns)?(?![a-z])", re.I
 )
+_PLAIN = re.compile(r"[0-9]{1,15}(?:\.([0-9]{1,12}))?")
 _UNITS = {
     "h": 3600.0, "min": 60.0, "m": 60.0, "s": 1.0, "sec": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "msec": 1e-3,
     "us": 1e-6, "µs": 1e-6, "ns": 1e-9,
@@ -173,6 +174,9 @@ def _whole(date: tuple[str, ...], hour: str, minute: str, second: str, zone: str
 
 def parse_duration(text: str, unit: float | None = None) -> RequestDuration | None:
     """Parse a duration; `unit` (seconds) applies to a number without a unit. None if invalid."""
+    if unit is not None and (plain := _PLAIN.fullmatch(text)):
+        seconds = float(text) * unit
+        return RequestDuration(seconds, unit * 10.0 ** -len(plain[1] or "")) if seconds <= _LONGEST else None
     total, step, position = 0.0, math.inf, 0
     text = text.strip().replace("\u03bc", "µ")  # the Greek letter that Go writes instead of the micro sign
     while position < len(text):

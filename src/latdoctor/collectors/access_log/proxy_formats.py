@@ -58,6 +58,7 @@ _WITH_UNIT = re.compile(r'"?(\d{1,12}(?:\.\d{1,9})?(?:ms|us|µs|ns|s))"?')
 _BOTH = re.compile(r"\*{0,2}(\d{1,9})/(\d{1,15})\*{0,2}")  # %T/%D
 _WHOLE = re.compile(r'"?(\d{1,15})"?')
 _NOT_A_NUMBER = re.compile(r'"(?![\d.]+"(?:\s|$))(?:[^"\\]|\\.)*+"')
+_NONE = upstreams.Upstreams()
 _AGENT = re.compile(rf" {_QUOTED} {_QUOTED}")
 
 
@@ -68,24 +69,30 @@ def combined(line: str) -> AccessLogEntry | None:
     if found is None or ended is None:
         return None
     tail = found[5] or ""
-    duration, bare = _of_tail(tail)
+    behind = upstreams.of_tail(tail) or _NONE
+    duration, bare = (behind.total, None) if behind.total is not None else _of_tail(tail)
     words = found[2].split(" ")
     status = int(found[3]) if found[3] != "-" else None
     named = _AGENT.match(tail)
-    entry = AccessLogEntry(
+    failure = FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None
+    if failure is None and behind is not _NONE:
+        failure = failures.of_statuses(status, behind.status)
+    return AccessLogEntry(
         None,
         ended,
         duration,
         status,
         words[1] if len(words) > 1 else "",
+        behind.request_id,
+        stages=with_own_time(dict(behind.stages), duration.seconds if duration else None) if behind.stages else (),
         unit_unknown=bare is not None,
         bare=bare,
+        failure=failure,
+        upstream_status=behind.status,
+        attempts=behind.attempts,
         agent=named[2] if named else "",
         method=words[0] if len(words) > 1 else "",
-        failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
     )
-    behind = upstreams.of_tail(tail)
-    return upstreams.with_upstreams(entry, behind) if behind else entry
 
 
 def _of_tail(tail: str) -> tuple[RequestDuration | None, int | None]:

@@ -63,9 +63,11 @@ class RequestColumns:
         self.per_token.append(_UNTIMED if entry.per_token is None else entry.per_token)
         self.bare.append(-1 if entry.bare is None else min(entry.bare, 1 << 60))
         self.number.append(number)
-        for name, seconds in dict(entry.stages).items():
-            if name in self.stages or len(self.stages) < MAX_STAGES:
+        for name, seconds in entry.stages:
+            column = self.stages.get(name)
+            if column is None and len(self.stages) < MAX_STAGES:
                 column = self.stages.setdefault(clean(name, 40), array("d"))
+            if column is not None:
                 column.extend([_UNTIMED] * (len(self) - 1 - len(column)))
                 column.append(seconds)
 
@@ -140,7 +142,7 @@ class RequestGatherer:
         if self._is_duplicate(entry, raw):
             self.duplicates += 1
             return
-        replica = clean(entry.replica, 64)
+        replica = clean(entry.replica, 64) if entry.replica else ""
         if replica not in self.by_replica and len(self.by_replica) >= MAX_REPLICAS:
             self.beyond += 1
             return

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from latdoctor.collectors.access_log import entry as times
-from latdoctor.collectors.access_log import failures
-from latdoctor.collectors.access_log.entry import AccessLogEntry
-from latdoctor.collectors.access_log.failures import FailureReason
-from latdoctor.collectors.access_log.stages import RequestStage, with_own_time
+from latdoctor.collectors.access_log.entry import RequestDuration
+from latdoctor.collectors.access_log.stages import RequestStage
 
 _BETWEEN = re.compile(r"\s*,\s*|\s+:\s+")  # nginx: between servers, and between groups of them after a redirect
 _LIST = r"(?:[\w.:\[\]/-]+(?:\s*,\s*|\s+:\s+))*[\w.:\[\]/-]+"
@@ -37,11 +35,13 @@ class Upstreams:
     status: int | None = None
     attempts: int = 0
     request_id: str = ""
+    total: RequestDuration | None = None  # of the request, where the same part of the line says it
 
 
 def total_of(text: str) -> float | None:
     """The sum of `0.004, 1.2` in seconds; None if none of the attempts has a time."""
-    found = [parsed.seconds for one in _BETWEEN.split(text) if (parsed := times.parse_duration(one, 1.0))]
+    parts = _BETWEEN.split(text) if "," in text or " " in text else (text,)
+    found = [parsed.seconds for one in parts if (parsed := times.parse_duration(one, 1.0))]
     return sum(found) if found else None
 
 
@@ -61,7 +61,13 @@ def of_tail(tail: str) -> Upstreams | None:
     if found := _INGRESS.search(tail):
         upstream = total_of(found["upstream"])
         stages = ((RequestStage.UPSTREAM, upstream),) if upstream is not None else ()
-        return Upstreams(stages, last_status(found["status"]), count(found["address"]), found["id"].strip("-"))
+        return Upstreams(
+            stages,
+            last_status(found["status"]),
+            count(found["address"]),
+            found["id"].strip("-"),
+            times.parse_duration(found["time"], 1.0),
+        )
     return of_names((match["name"], match["list"]) for match in _NAMED.finditer(tail[:8000]))
 
 
@@ -82,16 +88,3 @@ def of_names(pairs: Iterable[tuple[str, str]]) -> Upstreams | None:
         elif name in ("ua", "upstream_addr"):
             attempts, known = max(attempts, count(text)), True
     return Upstreams(tuple(stages.items()), status, attempts) if known else None
-
-
-def with_upstreams(entry: AccessLogEntry, found: Upstreams, unavailable: FailureReason | None = None) -> AccessLogEntry:
-    """`entry` with the stages of its proxy, and the reason that its statuses show."""
-    total = entry.duration.seconds if entry.duration else None
-    return replace(
-        entry,
-        stages=with_own_time(dict(found.stages), total),
-        upstream_status=found.status,
-        attempts=found.attempts,
-        request_id=entry.request_id or found.request_id,
-        failure=entry.failure or failures.of_statuses(entry.status, found.status, unavailable),
-    )
