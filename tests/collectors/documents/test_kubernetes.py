@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from latdoctor.collectors.documents.kubernetes.columns import heading, row
 from latdoctor.collectors.documents.kubernetes.quantities import age, moment, occurrence, quantity
 from latdoctor.collectors.documents.reader import parse
+from latdoctor.collectors.file_kinds import FileKind, recognise
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
@@ -223,3 +224,20 @@ def test_failures_between_the_lines_are_read(text: str) -> None:
     found = read(text.encode())
     assert [one.signal for one in found.events if one.signal == "log.cuda_error"] == ["log.cuda_error"]
     assert found.looked == ()
+
+
+def test_a_log_with_a_line_of_kubectl_stays_a_log(tmp_path: Path) -> None:
+    path = tmp_path / "app.log"
+    lines = [f"2026-02-01 22:10:{second:02d},119 INFO worker: request done" for second in range(50)]
+    lines.insert(20, "  Warning  FailedScheduling  3m  default-scheduler  0/3 nodes are available: 3 Insufficient cpu.")
+    path.write_text("\n".join(lines))
+    known = recognise(path)
+    assert known is not None
+    assert known.kind == FileKind.LOG
+
+
+@pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_what_kubectl_prints_is_recognised(path: Path) -> None:
+    known = recognise(path)
+    assert known is not None
+    assert known.kind == FileKind.DOCUMENT

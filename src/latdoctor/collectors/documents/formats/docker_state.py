@@ -109,6 +109,7 @@ INSPECT = TextFormat(
     read=read_inspect,
     provides=_SIGNALS,
     repeats=True,
+    in_logs=True,
 )
 TABLE = TextFormat(
     name="docker-ps",
@@ -117,4 +118,5 @@ TABLE = TextFormat(
     read=read_table,
     provides=_SIGNALS,
     repeats=True,
+    in_logs=True,
 )

@@ -49,6 +49,7 @@ FORMAT = TextFormat(
     read=read,
     provides=SIGNALS,
     repeats=True,
+    in_logs=True,
     quotes_logs=True,
     keeps=re.compile(r"[A-Z][A-Za-z -]{1,40}:\s"),
 )

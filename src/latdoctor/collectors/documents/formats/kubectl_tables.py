@@ -111,6 +111,7 @@ FORMAT = TextFormat(
     read=read,
     provides=SIGNALS,
     repeats=True,
+    in_logs=True,
     quotes_logs=True,
 )
 # Custom columns begin their rows with absolute times, which elsewhere would be lines of a log.

@@ -153,5 +153,6 @@ YAML = TextFormat(
     read=read_yaml,
     provides=SIGNALS,
     repeats=True,
+    in_logs=True,
     quotes_logs=True,
 )
