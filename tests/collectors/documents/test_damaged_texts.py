@@ -19,8 +19,8 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue
 
 FORMATS = (
-    "nsight-compute", "nsys-text", "python-stacks", "torch-environment", "torch-memory-summary", "torch-profile-table",
-    "trtexec",
+    "nsight-compute", "nsys-text", "py-spy-json", "python-stacks", "torch-environment", "torch-memory-summary",
+    "torch-profile-table", "trtexec",
 )  # fmt: skip
 CASES = Path(__file__).parent / "cases"
 TEXTS = {name: [path.read_text() for path in sorted((CASES / name).glob("*.txt"))] for name in FORMATS}

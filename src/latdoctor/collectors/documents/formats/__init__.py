@@ -91,6 +91,7 @@ ALL: tuple[TextFormat, ...] = (
     profile_export.LINES,
     prometheus_api.FORMAT,
     python_stacks.FORMAT,
+    python_stacks.JSON,
     rocm_smi.FORMAT,
     serving_benchmark.JSON,
     serving_benchmark.TEXT,

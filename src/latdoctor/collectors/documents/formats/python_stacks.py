@@ -11,8 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Subject, Value
 from latdoctor.evidence.redaction.redactor import without_secrets
 from latdoctor.sanitize import clean
@@ -61,9 +64,45 @@ class _Dump:
     threads: list[_Thread] = field(default_factory=list)
 
 
+class _JsonFrame(msgspec.Struct):
+    name: str
+    filename: str = ""
+    short_filename: str | None = None
+    line: int = 0
+
+
+class _JsonThread(msgspec.Struct):
+    pid: int
+    thread_id: int
+    thread_name: str | None = None
+    active: bool = False
+    owns_gil: bool = False
+    frames: list[_JsonFrame] = []
+
+
 def read(section: Section) -> Evidence:
     """The threads of each process in the text. Raises ValueError where no thread has a frame."""
-    dumps, events = _dumps(section)
+    return _evidence(section, *_dumps(section))
+
+
+def read_json(section: Section) -> Evidence:
+    """The threads that `py-spy dump --json` lists. Raises ValueError for anything else."""
+    try:
+        listed = msgspec.json.decode(section.text.encode(), type=list[_JsonThread])
+    except UNDECODABLE as error:
+        raise ValueError(f"is no list of threads: {error}") from error
+    dumps: dict[str, _Dump] = {}
+    for one in listed[:_MAX_THREADS]:
+        state = f"{'active' if one.active else 'idle'}{'+gil' if one.owns_gil else ''}"
+        thread = _Thread(str(one.thread_id), clean(one.thread_name or "", 100), state, 0)
+        for frame in one.frames:
+            file = frame.short_filename or frame.filename
+            thread.frames.append(_shown(frame.name, file, str(frame.line) if frame.line else None))
+        dumps.setdefault(str(one.pid), _Dump(str(one.pid))).threads.append(thread)
+    return _evidence(section, list(dumps.values()), [])
+
+
+def _evidence(section: Section, dumps: Sequence[_Dump], events: Sequence[Event]) -> Evidence:
     known = [dump for dump in dumps if any(thread.frames for thread in dump.threads)]
     if not known and not events:
         raise ValueError("it lists no thread with a frame")
@@ -170,4 +209,13 @@ FORMAT = TextFormat(
     ),
     repeats=True,
     in_logs=True,
+)
+
+JSON = TextFormat(
+    name="py-spy-json",
+    title="py-spy dump --json",
+    begins=re.compile(r"\A\s*\[\s*\{\s*\"pid\"\s*:\s*\d+,\s*\"thread_id\""),
+    read=read_json,
+    provides=_SIGNALS,
+    whole=True,
 )
