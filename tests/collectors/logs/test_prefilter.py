@@ -17,12 +17,12 @@ from latdoctor.collectors.base import CollectRequest
 from latdoctor.collectors.logs import CUDA_ERROR, candidates, formats, line_reading, log_blocks
 from latdoctor.collectors.logs import collector as logs
 from latdoctor.collectors.logs.line_kinds import CANDIDATE
-from latdoctor.collectors.logs.prefilter import Prefilter
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.collectors.time_range import TimeRange, with_time_range
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
+from latdoctor.evidence.prefilter import Prefilter
 
 NOON = 1769860800.0  # 2026-01-31T12:00:00Z
 TELLING = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from latdoctor.collectors.logs.line_kind import LineKind
-from latdoctor.collectors.logs.prefilter import Prefilter
+from latdoctor.evidence.prefilter import Prefilter
 
 MANY = 5_000  # lines of levels in one log, after which they are thinned
 _STEP = 64 << 10  # bytes between those that are read then

@@ -37,11 +37,11 @@ from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.logs.line_kinds import CANDIDATE, LINE_KINDS
 from latdoctor.collectors.logs.line_reading import LineReading
 from latdoctor.collectors.logs.log_source import LogSource
-from latdoctor.collectors.logs.prefilter import Prefilter
 from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.evidence.prefilter import Prefilter
 from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean
 

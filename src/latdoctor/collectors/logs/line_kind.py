@@ -12,10 +12,10 @@ from functools import cached_property
 from typing import Protocol
 
 from latdoctor.collectors.logs.line_prefix import LogLine
-from latdoctor.collectors.logs.prefilter import Prefilter
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
+from latdoctor.evidence.prefilter import Prefilter
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,14 @@ import secrets
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+from latdoctor.evidence.prefilter import Prefilter
 from latdoctor.evidence.redaction.patterns import (
     ADDRESS,
     FIELDS,
     FORMS,
     IDENTIFIER,
     LOGIN,
+    NEEDLES,
     NO_NAME,
     NO_PERSON,
     NOTHING,
@@ -42,6 +44,7 @@ from latdoctor.evidence.redaction.patterns import (
 HIDDEN = "redacted"  # stands where a credential stood
 _DIGITS = 8
 _REMEMBERED = 1 << 16  # addresses
+_LINES = Prefilter(NEEDLES)
 
 
 class Redactor:
@@ -89,6 +92,15 @@ class Redactor:
 
     def content(self, raw: bytes) -> bytes:
         """A text artifact redacted. Bytes that are no UTF-8 stay as they are."""
+        if PEM[0].encode() in raw:  # the one thing of several lines
+            return self._content(raw)
+        parts, done = [], 0
+        for start, end in _LINES.lines(raw):
+            parts += [raw[done:start], self._content(raw[start:end])]
+            done = end
+        return b"".join([*parts, raw[done:]])
+
+    def _content(self, raw: bytes) -> bytes:
         return self.text(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def pseudonym(self, kind: str, text: str) -> str:

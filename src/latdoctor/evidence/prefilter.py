@@ -1,4 +1,4 @@
-"""One search over raw bytes for the lines of a log that contain any of many needles.
+"""One search over raw bytes for the lines of a text that contain any of many needles.
 
 RE2 runs all needles as one automaton, in time that grows with the length of the text alone, so that Python handles the
 found lines only. Python's `re` would try the needles one after another at each byte.
