@@ -142,6 +142,11 @@ RECORD_FORMATS: tuple[RecordFormat, ...] = (
         upstream_status=("integrationstatus",),
     ),
     RecordFormat(
+        "pino",
+        (_of_all("responsetime", "res.statuscode"),),
+        duration=(("responsetime", MS),),
+    ),
+    RecordFormat(
         "LiteLLM",  # its response_time ends at the first token of a stream, so the times of both ends count
         (_of_all("starttime", "endtime", "call_type"), _of_all("completionstarttime", "starttime")),
         status=("error_information.error_code", "status"),
