@@ -31,6 +31,11 @@ _OWN = (
 _FIELD = r"[A-Za-z][\w.-]{1,80}(?: \[[^\]]{1,8}\])?"
 _HEADING = re.compile(rf"^(?=[A-Za-z][\w.-]{{1,80}}(?:,| \[|\s*$))(?=.*\b(?:{_OWN})\b)(?:{_FIELD})(?:, ?{_FIELD})*\s*$")
 _LONGEST = 200_000  # rows
+# Rows without a heading: the time as nvidia-smi writes it, or an index and a name.
+_UNNAMED = re.compile(
+    r"^(?:\d{4}/\d\d/\d\d \d\d:\d\d:\d\d\.\d{3}, \S|\d{1,2}, (?:NVIDIA|Tesla|GeForce|Quadro) [\w -]{1,60}, )",
+    re.MULTILINE,
+)
 _MOST_GPUS = 16
 _LOOKED_AT = 64  # rows
 _LONGEST_SAMPLE = 0.5  # seconds
@@ -42,6 +47,8 @@ def read(section: Section) -> Evidence:
     queries: dict[tuple[str, ...], list[Mapping[str, str]]] = {}
     for row in _rows(section.text.splitlines()):
         queries.setdefault(tuple(row), []).append(row)
+    if not queries and _UNNAMED.search(section.text):
+        raise ValueError("its columns have no names: run it without noheader, or paste the command above it")
     if not queries:
         raise ValueError("no row under its heading")
     return Evidence.merge(_query(rows, section) for rows in queries.values())
@@ -152,7 +159,9 @@ def _processes(rows: Sequence[Mapping[str, str]]) -> dict[int, tuple[GpuProcess,
 FORMAT = TextFormat(
     name="nvidia-smi-csv",
     title="nvidia-smi --query-gpu",
-    begins=re.compile(rf"nvidia-smi [^\n]{{0,400}}--query-(?:gpu|compute-apps|apps)[= ]|{_HEADING.pattern}"),
+    begins=re.compile(
+        rf"nvidia-smi [^\n]{{0,400}}--query-(?:gpu|compute-apps|apps)[= ]|{_UNNAMED.pattern}|{_HEADING.pattern}"
+    ),
     confirms=re.compile(r"--query-|\[[^\]\n]{1,8}\]|,"),
     read=read,
     provides=PROVIDES,
