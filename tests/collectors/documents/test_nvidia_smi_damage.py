@@ -75,3 +75,10 @@ def test_line_ends_quoting_and_colours_change_nothing(path: Path) -> None:
         f"it hangs since noon:\n\n```\n{text}\n```\nwhat can I do?\n",
     ):
         assert {(one.subject, one.signal): one.value for one in read(other).readings} == plain
+
+
+def test_rows_without_names_are_a_gap_with_advice() -> None:
+    rows = "".join(f"2026/02/01 10:00:{n:02}.120, 0, NVIDIA L4, 61, 90 %\n" for n in range(9))
+    found = read(rows)
+    assert not found.readings
+    assert any("its columns have no names: run it without noheader" in gap.reason for gap in found.gaps)
