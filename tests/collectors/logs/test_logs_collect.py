@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latdoctor.collectors.access_log import collector as access_log
 from latdoctor.collectors.base import CollectRequest, CollectResult
 from latdoctor.collectors.logs import COLLECTOR, SIGNALS, log_source
 from latdoctor.collectors.logs import collector as logs
@@ -326,3 +327,20 @@ def test_the_collector_is_requested_by_logs_only() -> None:
     assert COLLECTOR.is_requested(CollectRequest(logs=(Path("x"),)))
     assert COLLECTOR.provides <= catalogue().keys()
     assert [sight.status for sight in logs.READER.preflight()] == ["if given"]
+
+
+def test_of_a_long_log_of_requests_the_end_is_read_from_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, size in (("IN_MEMORY", 1 << 14), ("MAX_END", 1 << 17), ("END_OF_REQUESTS", 1 << 16)):
+        monkeypatch.setattr(log_source, name, size)
+    row = '10.0.0.1 - - [19/May/2025:10:{:02d}:{:02d} +0000] "POST /a HTTP/1.1" 200 5 "-" "x" rt=0.5\n'
+    path = tmp_path / "access.log"
+    path.write_text("".join(row.format(number // 60 % 60, number % 60) for number in range(3000)))
+    brought = collect(path)
+    (artifact,) = brought.artifacts
+    assert artifact.collector == "access_log"
+    assert isinstance(artifact.content, Path)
+    assert artifact.content.stat().st_size <= 1 << 16
+    (gap,) = brought.gaps
+    assert "of its requests only the last" in gap.reason
+    found = access_log.READER.parse([artifact])
+    assert any(reading.signal == "latency.p99" and reading.value == 0.5 for reading in found.readings)

@@ -15,8 +15,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from msgspec import structs
 
@@ -51,6 +52,7 @@ from latdoctor.collectors.base import (
     SourceAvailability,
     SourceReader,
 )
+from latdoctor.collectors.logs import log_blocks
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
@@ -66,6 +68,7 @@ _LATENCY = tuple(signal for signal in SIGNALS if signal.startswith("latency"))
 _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
 _ERRORS = ("error.ratio", "error.rate", "completion.rate")
 _MAX_EVENTS = 1000
+_IN_MEMORY = 8 << 20  # bytes of a log; a longer one is read from its file
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def pattern_gaps(own: str, kinds: Sequence[LogContent]) -> tuple[Gap, ...]:
 
 
 def log_artifacts(
-    group: str, source: str, now: float, content: bytes, own: str, requested: time_range.TimeRange | None = None
+    group: str, source: str, now: float, content: bytes | Path, own: str, requested: time_range.TimeRange | None = None
 ) -> Sequence[Artifact]:
     """Return the artifacts of an access log, with the pattern and the time range that a replay needs."""
     kept = time_range.with_time_range(Artifact(f"{NAME}/{group}", NAME, group, source, now, content), requested)
@@ -131,14 +134,23 @@ def _own(text: str) -> fields.Pattern:
         raise SourceError(f"its pattern is invalid: {error.what}", next_step=error.next_step) from error
 
 
+def _found_in(artifact: Artifact, own: str) -> tuple[Recognised, Iterable[bytes]]:
+    """The formats of a log, and its lines. A long log stays in its file."""
+    if isinstance(artifact.content, bytes) or artifact.content.stat().st_size <= _IN_MEMORY:
+        content = formats.as_lines(artifact.read())
+        return _recognised(content, own), io.BytesIO(content)
+    sample = log_blocks.sample(artifact.content)
+    lines = (line for block in log_blocks.blocks(artifact.content) for line in io.BytesIO(block))
+    return _recognised(sample, own), lines
+
+
 def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | None) -> Evidence:
-    content = formats.as_lines(artifact.read())
-    found = _recognised(content, own)
+    found, lines = _found_in(artifact, own)
     if not found.forms and not found.errors:
         raise SourceError(
             "contains no readable request", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED
         )
-    read = _read_lines(content, found, requested, artifact)
+    read = _read_lines(lines, found, requested, artifact)
     parts = [
         _evidence_of(gathering, artifact, form, pure=found.share >= _PURE and not place)
         for place, (form, gathering) in enumerate(read.gathered.items())
@@ -163,12 +175,12 @@ class _Lines:
 
 
 def _read_lines(
-    content: bytes, found: Recognised, requested: time_range.TimeRange | None, artifact: Artifact
+    lines: Iterable[bytes], found: Recognised, requested: time_range.TimeRange | None, artifact: Artifact
 ) -> _Lines:
     read = _Lines({form: RequestGatherer(requested) for form in found.forms}, [])
     near: Timestamp | None = None  # of the lines before: some servers log requests without a time
     borrowing = timed = 0  # requests without a time of their own, and those of them in a record that has one
-    for number, raw in enumerate(io.BytesIO(content), 1):
+    for number, raw in enumerate(lines, 1):
         text = formats.line_text(raw)
         form, entry = _entry(text, found.forms) if text is not None else (None, None)
         if form is not None and entry is not None:

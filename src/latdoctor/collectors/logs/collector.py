@@ -81,13 +81,14 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             if part.missing:
                 hidden = SIGNALS if kind.other and part is raw else ()
                 step = "pass the part that covers the incident as a separate file"
-                gaps.append(Gap(NAME, f"{source}: {part.missing}", hidden, next_step=step, code=part.code))
+                of = "" if part is raw else "of its requests "
+                gaps.append(Gap(NAME, f"{source}: {of}{part.missing}", hidden, next_step=step, code=part.code))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if kind.other:
             written = None if piped_input.is_stream(path) else modified_at(path)
             log = Artifact(f"{NAME}/{group}{raw.lacks}", NAME, group, source, clock.now(), raw.content, written)
             artifacts += time_range.with_time_range(log, request.past)
-        if kind.access_log and isinstance(end.content, bytes):
+        if kind.access_log:
             artifacts += access_log.log_artifacts(
                 group, source, clock.now(), end.content, request.log_pattern, request.past
             )

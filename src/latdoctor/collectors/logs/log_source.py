@@ -23,6 +23,7 @@ from latdoctor.gap_code import GapCode
 
 MAX_READ = 4 << 30  # only the end of a longer log is read
 MAX_END = 64 << 20  # of it
+END_OF_REQUESTS = 24 << 20  # of a log of requests longer than MAX_END: each takes memory
 MAX_UNPACKED = 2 << 30  # limit of a .gz file or a stream
 IN_MEMORY = 4 << 20  # what is longer stays in a file
 
@@ -47,13 +48,16 @@ class LogSource:
         return self.content if isinstance(self.content, bytes) else log_blocks.sample(self.content)
 
     def end(self) -> LogSource:
-        """The same log in memory; of a long one only the end. Raises OSError."""
-        if isinstance(self.content, bytes):
+        """The same log, of a long one only the end: requests are kept one by one. Raises OSError."""
+        if isinstance(self.content, bytes) or (size := self.content.stat().st_size) <= MAX_END:
             return self
-        size = self.content.stat().st_size
-        with self.content.open("rb") as file:
-            found = _end_of(file, size, MAX_END)
-        return LogSource(found.content, self.lacks or found.lacks, self.missing or found.missing, found.code)
+        with self.content.open("rb") as file, _Spool(self.content, "end") as spool:
+            file.seek(size - END_OF_REQUESTS)
+            file.readline()
+            while piece := file.read(log_blocks.BLOCK):
+                spool.write(piece)
+            found = spool.finished()
+        return LogSource(found.content, TAIL, _only_the_end(END_OF_REQUESTS, size), GapCode.TOO_LARGE)
 
 
 def read(path: Path, timeout: float) -> LogSource:
@@ -173,8 +177,11 @@ def _end_of(file: IO[bytes], size: int, most: int) -> LogSource:
     kept = min(most, MAX_END)
     file.seek(size - kept)
     content = file.read(kept)
-    reason = (
-        f"only the last {len(content) >> 20} MiB of {size >> 20} MiB were read, so events may be in "
-        "the rest; line numbers count from there"
+    return LogSource(content[content.find(b"\n") + 1 :], TAIL, _only_the_end(len(content), size), GapCode.TOO_LARGE)
+
+
+def _only_the_end(kept: int, size: int) -> str:
+    return (
+        f"only the last {kept >> 20} MiB of {size >> 20} MiB were read, so events may be in the rest; line numbers "
+        "count from there"
     )
-    return LogSource(content[content.find(b"\n") + 1 :], TAIL, reason, GapCode.TOO_LARGE)
