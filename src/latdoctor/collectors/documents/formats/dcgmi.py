@@ -45,16 +45,16 @@ def _failures(rows: list[tuple[int, str, str]], section: Section) -> Iterator[Ev
         if not name.strip() or not result or bare.lower().rstrip(":") in _OVERALL or _GPU.fullmatch(bare):
             continue
         severity = "failure" if result[1].lower().startswith("fail") else "warning"
-        why = _reason(rows[place + 1 :])
+        below = _text_below(rows[place + 1 :])
         listed = (
             _below(rows[place + 1 :])
             or _GPUS.findall(result[2] or "")
-            or _OF_TEXT.findall(why)[:1]
+            or _OF_TEXT.findall(below)[:1]
             or ([gpu] if gpu else [])
         )
         fields: dict[str, Value] = {"kind": bare, "severity": severity}
-        if why:
-            fields["reason"] = why
+        if below:
+            fields["reason"] = below
         for subject in [f"gpu/{one}" for one in listed] or ["node/local"]:
             yield Event(FAILED, subject, section.origin(number), fields, None, f"{bare}: {value}")
 
@@ -70,7 +70,7 @@ def _below(rows: list[tuple[int, str, str]]) -> list[str]:
     return found
 
 
-def _reason(rows: list[tuple[int, str, str]]) -> str:
+def _text_below(rows: list[tuple[int, str, str]]) -> str:
     """The text in the rows below a result, until the next test."""
     said = []
     for _, name, value in rows[:4]:
