@@ -14,6 +14,8 @@ MAX_MEMBERS = 10_000
 MAX_TOTAL = 4 << 30
 RIGHTS = "check its rights: it must be readable for you"
 _CHUNK = 1 << 20
+_LARGE = 64 << 20  # bytes, from which packing takes longer than collecting
+_LEVEL, _FAST_LEVEL = 6, 1
 _WINDOW = 1 << 27  # bytes that zstandard may ask for
 _PACKED = 1 << 10  # read at once of an archive: little, as it may unfold to very much
 
@@ -56,14 +58,15 @@ def pack(folder: Path, path: Path) -> None:
     """Writes the files below `folder` to the archive `path`, without owners and times. Raises OSError."""
     import zstandard
 
+    members = sorted(one for one in folder.rglob("*") if one.is_file())
+    level = _LEVEL if sum(one.stat().st_size for one in members) <= _LARGE else _FAST_LEVEL
     with (
         path.open("wb") as raw,
-        zstandard.ZstdCompressor(level=6, write_checksum=True).stream_writer(raw) as packed,
+        zstandard.ZstdCompressor(level=level, write_checksum=True).stream_writer(raw) as packed,
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
     ):
-        for member in sorted(folder.rglob("*")):
-            if member.is_file():
-                archive.add(member, arcname=str(member.relative_to(folder)), filter=_anonymous)
+        for member in members:
+            archive.add(member, arcname=str(member.relative_to(folder)), filter=_anonymous)
 
 
 def _anonymous(info: tarfile.TarInfo) -> tarfile.TarInfo:
