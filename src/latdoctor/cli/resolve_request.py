@@ -18,7 +18,7 @@ from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.baseline import load as load_baseline
 from latdoctor.evidence.bundle import Bundle, Context
-from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.evidence.model import Event, Evidence, Gap, Reading, Series
 from latdoctor.gap_code import GapCode
 from latdoctor.http.safe_address import mask_credentials
 from latdoctor.sanitize import clean
@@ -179,7 +179,14 @@ def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
         for gap in evidence.gaps
         if gap.origin and gap.subject is None and provided.get(gap.source, {""}) <= set(gap.signals)
     }
-    return any(not names & refused for names in groups.values())
+    seen: tuple[Reading | Series | Event, ...] = (*evidence.readings, *evidence.series, *evidence.events)
+    shown = {one.origin.artifact for one in seen if one.origin}
+    damaged = {
+        gap.origin.artifact
+        for gap in evidence.gaps
+        if gap.origin and gap.subject is None and gap.code == GapCode.UNREADABLE and gap.origin.artifact not in shown
+    }
+    return any(not names & (refused | damaged) for names in groups.values())
 
 
 def _is_of(source: Source, place: str) -> bool:

@@ -76,11 +76,11 @@ def _is_metrics(head: bytes) -> bool:
 
 def _is_document(head: bytes) -> bool:
     from latdoctor.collectors.documents.formats import FORMATS, WHOLE
-    from latdoctor.collectors.documents.splitting import cleaned_lines, split
+    from latdoctor.collectors.documents.splitting import cleaned_lines, split, unwrapped
     from latdoctor.collectors.logs.formats import decoded
 
     text = decoded(head).decode("utf-8", "replace")
-    if any(one.begins.search(text) for one in WHOLE):
+    if any(one.begins.search(unwrapped(text)) for one in WHOLE):
         return True
     found = {part.format.in_logs for part in split(cleaned_lines(text), FORMATS) if part.format}
     return False in found or (True in found and not _is_log(head))

@@ -13,7 +13,7 @@ from msgspec import structs
 from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
-from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split
+from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split, unwrapped
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.documents.unrecognised import appearance
 from latdoctor.collectors.file_kinds import head_of
@@ -41,7 +41,7 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
 
 def _together(artifacts: Sequence[Artifact]) -> Evidence:
     """What files of one format show that are read together; file by file where that fails."""
-    texts = [_text(artifact) for artifact in artifacts]
+    texts = [unwrapped(_text(artifact)) for artifact in artifacts]
     form = next((one for one in WHOLE if one.begins.search(texts[0], 0, _HEAD)), None)
     if form is not None and form.read_together is not None:
         sections = [
@@ -54,9 +54,9 @@ def _together(artifacts: Sequence[Artifact]) -> Evidence:
 
 
 def _file(artifact: Artifact) -> Evidence:
-    text = _text(artifact)
+    text = unwrapped(_text(artifact))
     whole = next((one for one in WHOLE if one.begins.search(text, 0, _HEAD)), None)
-    lines = [] if whole else cleaned_lines(text)
+    lines = [] if whole else cleaned_lines(_text(artifact))
     parts = [Part(whole, (text,), 1)] if whole else list(split(lines, FORMATS))
     found = [evidence for part, further in _read(parts) for evidence in _part(part, artifact, further=further)]
     if not found:

@@ -12,6 +12,7 @@ from latdoctor.collectors.logs import line_prefix
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _QUOTE = re.compile(r"(?:>\s?){1,5}")
 _PROMPT = re.compile(r"(?:[\w.@:~/()\[\] -]{0,80})?(?:[$#] ?|(?<!\d)% )\S|```")
+_BEFORE = re.compile(r"(?:[\w.@:~/()\[\] -]{0,80})?[$%] \S|```\w{0,20}\s*$")  # a prompt, or a fence
 _QUOTED_SHARE = 0.9  # of the non-empty lines, so that `>` is taken for quoting
 
 
@@ -26,6 +27,15 @@ class Part:
     @property
     def text(self) -> str:
         return "\n".join(self.lines)
+
+
+def unwrapped(text: str) -> str:
+    """A document without the prompt or the fence that a paste has before it, and the fence behind it."""
+    begun = text
+    while (line := begun.partition("\n")) and line[1] and (not line[0].strip() or _BEFORE.match(line[0])):
+        begun = line[2]
+    end = begun.rstrip()
+    return end.removesuffix("```") if begun is not text and end.endswith("```") else begun
 
 
 def cleaned_lines(text: str) -> list[str]:
