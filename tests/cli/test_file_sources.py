@@ -59,7 +59,7 @@ def test_a_bad_file_stops_no_other(samples: Path, tmp_path: Path) -> None:
 )
 def test_a_file_in_the_place_of_a_bundle_names_its_option(name: str, option: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"x")
-    outcome = run(["diagnose", str(tmp_path / name)])
+    outcome = run(["bundle", "inspect", str(tmp_path / name)])
     assert outcome.code == 2
     assert option in outcome.err
 

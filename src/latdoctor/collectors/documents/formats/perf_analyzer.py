@@ -141,7 +141,7 @@ def _stage_readings(
     subject: str, origin: Origin, latency: float | None, parts: Mapping[str, float]
 ) -> Iterator[Reading]:
     """The mean times of the stages; `latency` is None where the overhead is not reported."""
-    times = {name: parts[name] for name in _STAGES if name in parts}
+    times = {name: parts[name] for name in _STAGES if parts.get(name, -1.0) >= 0}
     bound = "" if latency is not None else AT_LEAST
     whole = latency if latency is not None else sum(times.values())
     if whole > 0 or times:
@@ -165,7 +165,7 @@ def read_csv(section: Section) -> Evidence:
         results.append(_csv_client(cells, label))
         server = subject_name(section, "server", label)
         found = {name: cells.get(f"Server {name.title()}") for name in _STAGES}
-        times = {name: value * _US for name, value in found.items() if value is not None}
+        times = {name: value * _US for name, value in found.items() if value is not None and value >= 0}
         excess = _excess(section, results[-1], sum(times.values()), AT_MOST)
         parts.append(Evidence(readings=tuple(excess)))
         origin = section.origin(place=f"row {label}".strip())
