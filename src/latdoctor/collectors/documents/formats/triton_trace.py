@@ -50,7 +50,7 @@ class _Record(msgspec.Struct):
     timestamps: tuple[_Stamp, ...] = ()
 
 
-class _Request(msgspec.Struct):
+class _TracedRequest(msgspec.Struct):
     model: str = ""
     parent: int = 0
     stamps: dict[str, int] = {}
@@ -80,12 +80,12 @@ def _lines(body: str) -> str:
     return f"[{joined[: joined.rfind('}') + 1]}]"
 
 
-def _requests(text: str) -> dict[int, _Request]:
-    found: dict[int, _Request] = {}
+def _requests(text: str) -> dict[int, _TracedRequest]:
+    found: dict[int, _TracedRequest] = {}
     for record in _records(text):
         if record.id not in found and len(found) >= _MAX_REQUESTS:
             continue
-        request = found.setdefault(record.id, _Request(stamps={}))
+        request = found.setdefault(record.id, _TracedRequest(stamps={}))
         request.model = request.model or record.model_name
         request.parent = request.parent or record.parent_id
         for stamp in record.timestamps:
@@ -112,7 +112,7 @@ def _parts(stamps: Mapping[str, int]) -> Iterator[tuple[str, int, int, str]]:
             yield name, stamps[begins], stamps[ends], signal
 
 
-def _spans(number: int, request: _Request, every: Mapping[int, _Request]) -> Iterator[Span]:
+def _spans(number: int, request: _TracedRequest, every: Mapping[int, _TracedRequest]) -> Iterator[Span]:
     """The request as a span and its stages as children; a model of an ensemble is a child of the ensemble."""
     whole = _whole(request.stamps)
     if whole is None:
@@ -131,7 +131,7 @@ def _spans(number: int, request: _Request, every: Mapping[int, _Request]) -> Ite
             yield Span(trace, f"{number}/{place}", str(number), f"{before}{stage}", _SERVICE, start * _NS, end * _NS)
 
 
-def _models(section: Section, requests: Iterable[_Request]) -> Evidence:
+def _models(section: Section, requests: Iterable[_TracedRequest]) -> Evidence:
     """The mean times of each model."""
     times: dict[str, dict[str, list[float]]] = {}
     for request in requests:
