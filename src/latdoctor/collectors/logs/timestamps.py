@@ -114,8 +114,9 @@ def _stamp(text: str, found: re.Match[str], written_at: float) -> Stamp | None:
     year = int(named["y"]) if named.get("y") else None
     if year is None and (behind := _YEAR_BEHIND.match(text, end)):
         year, end = int(behind[1]), behind.end()
-    year = year + 2000 if year is not None and year < 100 else year
     dates = tuple(_dates(named))
+    if year is not None and year < 100:
+        year, dates = _short_year(named, year + 2000, dates, written_at)
     if not dates:
         return None
     clock = (_hour(named), int(named["M"] or 0), int(named["S"] or 0))
@@ -144,6 +145,16 @@ def _dates(named: dict[str, str | None]) -> Iterator[tuple[int, int]]:
             yield month, int(named["d"] or 0)
     else:
         yield int(named["mo"] or 0), int(named["d"] or 0)
+
+
+def _short_year(
+    named: dict[str, str | None], year: int, dates: tuple[tuple[int, int], ...], written_at: float
+) -> tuple[int, tuple[tuple[int, int], ...]]:
+    """Year and dates of `17/06/09`: the year is last, or first (as Spark writes) where that is nearer to the log."""
+    first, day = 2000 + int(named["a"] or 0), year - 2000
+    if named["sep"] == "/" and year < first <= _latest(written_at)[0]:
+        return first, ((int(named["b"] or 0), day),)
+    return year, dates
 
 
 def _hour(named: dict[str, str | None]) -> int:
