@@ -12,7 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from latdoctor.case_from_bundle import seen
-from latdoctor.collectors import COLLECTORS
+from latdoctor.collectors import COLLECTORS, documents
 from latdoctor.collectors.prometheus import exposition
 from latdoctor.collectors.runner import parse_bundle
 from latdoctor.detectors.catalog import derivable_signals
@@ -118,7 +118,8 @@ def by_metric(prior: Prior) -> Prior:
 
     Of a ratio only the numerator counts.
     """
-    every = frozenset(signal for one in COLLECTORS for signal in one.provides)
+    # What only some files of a kind contain is in no recording: stages of requests, output of commands.
+    every = frozenset(signal for one in COLLECTORS if one.name != documents.NAME for signal in one.assured)
     whole = _derivable(every)
     found: dict[str, dict[str, float]] = {}
     for name, signals in (_made_of() | {signal: frozenset([signal]) for signal in every}).items():
