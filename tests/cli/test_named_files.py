@@ -83,6 +83,14 @@ def test_a_bundle_beside_other_files_is_refused(folder: Path) -> None:
     assert "a bundle" in outcome.err
 
 
+def test_what_a_program_mentions_did_not_happen(tmp_path: Path) -> None:
+    program = 'import time\nimport requests\n\ndef ask():\n    print("x")  # CUDA out of memory seen here\n'
+    (tmp_path / "ask.py").write_text(program)
+    outcome = run(["diagnose", str(tmp_path / "ask.py")])
+    assert outcome.code == 1
+    assert "it looks like source code" in outcome.err
+
+
 def test_a_text_in_which_nothing_is_known_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("hello, it is slow\n")
     outcome = run(["diagnose", str(tmp_path / "x")])

@@ -15,7 +15,7 @@ from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
 from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split, unwrapped
 from latdoctor.collectors.documents.text_format import Section, TextFormat
-from latdoctor.collectors.documents.unrecognised import appearance
+from latdoctor.collectors.documents.unrecognised import appearance, is_source_code
 from latdoctor.collectors.file_kinds import head_of
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.logs.collector import parse as parse_log
@@ -58,7 +58,9 @@ def _file(artifact: Artifact) -> Evidence:
     whole = next((one for one in WHOLE if one.begins.search(text, 0, _HEAD)), None)
     lines = [] if whole else cleaned_lines(_text(artifact))
     parts = [Part(whole, (text,), 1)] if whole else list(split(lines, FORMATS))
-    found = [evidence for part, further in _read(parts) for evidence in _part(part, artifact, further=further)]
+    only_prose = all(part.format is None for part in parts)
+    program = only_prose and is_source_code(text)
+    found = [] if program else [one for part, further in _read(parts) for one in _part(part, artifact, further=further)]
     if not found:
         seen = appearance(head_of(artifact.content), decoded)
         raise SourceError(seen.what, where=artifact.source, next_step=seen.next_step)

@@ -14,7 +14,8 @@ from latdoctor.sanitize import clean
 HEAD = 64 << 10  # bytes that are looked at
 _MAX_NAMES = 4
 _NAME_WIDTH = 30
-_MIN_LINES, _MOST = 3, 0.6  # number and share of lines by which a text is called code or YAML
+_CODE_LINES = 2  # that begin as lines of a program do
+_MIN_LINES, _MOST = 3, 0.6  # number and share of lines by which a text is called YAML
 _READS = "latdoctor reads metrics pages, logs, profiler traces, command output and load test results"
 _TEXT_OF_IT = "pass its text: output copied from a terminal, or the file that it was made from"
 _METRICS = "pass what the running service shows: curl http://HOST:PORT/metrics > page.txt"
@@ -88,7 +89,7 @@ def _of_text(text: str) -> Appearance:
         return Appearance(
             f"it looks like a table with the columns {names}", f"{_READS}; with the names their tools give"
         )
-    if len(_CODE.findall(text)) >= _MIN_LINES:
+    if is_source_code(text):
         return Appearance("it looks like source code", _RUN)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if len(lines) >= _MIN_LINES and sum(bool(_YAML.fullmatch(line)) for line in lines) >= _MOST * len(lines):
@@ -96,6 +97,11 @@ def _of_text(text: str) -> Appearance:
     return Appearance(
         "its only line is not known" if len(lines) == 1 else f"none of its {len(lines)} lines is known", _READS
     )
+
+
+def is_source_code(text: str) -> bool:
+    """Whether it is a program: what its comments and messages mention did not happen."""
+    return len(_CODE.findall(text)) >= _CODE_LINES or text.startswith("#!")
 
 
 def _json_names(text: str) -> str:
