@@ -112,7 +112,7 @@ def _made(
     return Check(
         id=finding.id,
         status=status,
-        message=(_says(finding, ordered[0], facts) if facts and ordered else None) or _words(finding),
+        message=(_says(finding, ordered[0], facts) if facts and ordered else None) or _words(finding, status, truths),
         tier=finding.tier,
         kind=finding.kind,
         severity=finding.severity,
@@ -126,8 +126,11 @@ def _made(
     )
 
 
-def _words(finding: Finding) -> str:
-    return finding.id.replace("-", " ")
+def _words(finding: Finding, status: CheckStatus, truths: Mapping[str, Truth]) -> str:
+    """What holds, where a number of the finding's own sentence is unknown; its id in words where nothing holds."""
+    held = (atom for truth in truths.values() for atom in truth.atoms if status == FIRED and atom.status == HOLDS)
+    shown = dict.fromkeys(f"{catalogue()[atom.signal].description}: {atom.shown}" for atom in held if atom.shown)
+    return ", ".join(shown) or finding.id.replace("-", " ")
 
 
 def _says(finding: Finding, subject: str, facts: Facts) -> str | None:

@@ -235,6 +235,8 @@ def _advice(name: str) -> str:
 def _at(diagnosis: Diagnosis) -> str:
     """The option that names the target to change: its address, or the name it has in the configuration."""
     read = {row.collector for row in diagnosis.coverage if row.status in ("read", "partly")}
+    if not read & {"prometheus", "promql"}:  # files name no server that could be changed
+        return "--server URL"
     name = diagnosis.target.partition(" ")[0]
     if "promql" in read and "prometheus" not in read:  # then it is the address of a Prometheus
         places = [subject.rpartition("@")[2] for cause in diagnosis.causes if cause.named for subject in cause.subjects]

@@ -152,6 +152,22 @@ HOST_ACTIVITY = {
     "synchronise": "synchronization",
     "allocate": "allocation",
 }
+# Vital signs that say by themselves that something is wrong: failures, restarts, and less ready than there should be.
+_FAILURES = frozenset(
+    [
+        "kube.unschedulable",
+        "kube.probe_failed",
+        "kube.evicted",
+        "log.engine_dead",
+        "log.engine_timeout",
+        "oom.requested",
+        "log.memory_refused",
+        "log.fatal_error",
+        "log.cpu_fallback",
+    ]
+)
+_RESTARTS = frozenset({"pod.restarts", "client.error_ratio", "alloc.ooms"})
+_READY = frozenset({"pod.ready", "node.ready", "workload.replicas_ready"})
 _BUSY, _IDLE = 0.9, 0.5
 _LOGGED = {
     "log.xid": "Xid",
@@ -247,7 +263,8 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
     fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
     busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
     idle = busy is not None and not _is_over(busy, _IDLE)
-    nothing = "no cause found" if fired or idle or gpu_signs.reports(diagnosis) else "nothing wrong found"
+    alarming = idle or bool(gpu_signs.reports(diagnosis)) or any(_is_alarming(one) for one in diagnosis.vitals)
+    nothing = "no cause found" if fired or alarming else "nothing wrong found"
     noun = file_noun(diagnosis)
     active = any(one.signal.startswith(("trace.kernel", "kernel.")) for one in diagnosis.vitals)
     if noun == "trace" and busy is None and not active and not said:
@@ -256,6 +273,16 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
         why = f": its GPU has work for {busy.shown} of the time" if busy is not None and idle else ""
         return f"{nothing} in this {noun}{why}; latency and load were not in it"
     return "; ".join(part for part in (said, f"{nothing}; {_missing(diagnosis)}") if part)
+
+
+def _is_alarming(sign: Vital) -> bool:
+    """Whether a vital sign by itself says that something is wrong, though no rule names a cause for it."""
+    if sign.signal in _FAILURES:
+        return True
+    if sign.signal in _RESTARTS:
+        return _is_over(sign, 0)
+    ready, of, all_of_them = sign.shown.partition(" of ")
+    return sign.signal in _READY and bool(of) and ready != all_of_them
 
 
 def _symptom(diagnosis: Diagnosis) -> str:
