@@ -70,6 +70,16 @@ def test_a_pasted_text_of_a_log_and_a_table_is_split(folder: Path) -> None:
     assert {one["signal"] for one in answer["vitals"]} >= {"gpu.temperature"}
 
 
+@pytest.mark.parametrize("first", ["kern", "gpu.txt"])
+def test_the_order_of_the_parts_of_a_paste_does_not_matter(folder: Path, first: str) -> None:
+    parts = sorted((folder / "kern", folder / "gpu.txt"), key=lambda path: path.name != first)
+    dated = "Jan 15 02:03:41 node-7 kernel: NVRM: Xid (PCI:0000:0b:00): 119, pid=1, name=x, Timeout waiting for RPC\n"
+    (folder / "kern").write_text(dated)
+    (folder / "paste").write_text("\n".join(path.read_text() for path in parts))
+    answer = json.loads(run(["diagnose", str(folder / "paste"), "-o", "json"]).out)
+    assert answer["causes"][0]["id"] == "infra.gpu.xid-fault"
+
+
 def test_an_extract_in_a_pasted_text_clears_nothing(folder: Path) -> None:
     answer = json.loads(run(["diagnose", str(folder / "gpu.txt"), "-o", "json"]).out)
     log_checks = {"gpu-xid", "gpu-fell-off-bus", "cuda-calls-fail", "oom-killer-ran"}

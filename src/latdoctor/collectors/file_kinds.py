@@ -19,6 +19,7 @@ _GZIP = b"\x1f\x8b"
 _TRACE = re.compile(rb'"traceEvents"\s*:|\A\s*\[\s*\{[^{}]{0,400}"ph"\s*:\s*"')
 _MEMORY_STATS = re.compile(rb'"(?:allocated|reserved|active)_bytes(?:\.all\.current)?"\s*:')
 _ENGINE = re.compile(rb'"Layers"\s*:\s*\[|"averageMs"\s*:|"(?:startComputeMs|startEnqMs|enqMs)"\s*:|&&&& \w+ TensorRT')
+_KERNEL_LINE = re.compile(rb"NVRM: |\] pcieport | kernel: ")  # pasted with it: then it is read part by part
 _TABLE = re.compile(
     rb'^"?(?:Type"?,"?)?(?:Time ?\(%\)|Start ?\(ns\)|Start|Total \(MB\))"?,"?[^\r\n]{0,400}\b(?:Name|Operation)"?\s*$',
     re.MULTILINE,
@@ -99,7 +100,7 @@ _TESTS = (
     _Test(FileKind.TORCH_MEMORY, "torch's memory_stats", ("torch_memory",), "pass it with --torch-memory FILE",
           _MEMORY_STATS.search),
     _Test(FileKind.TENSORRT, "output of trtexec for an engine", ("tensorrt",), "pass it with --tensorrt FILE",
-          _ENGINE.search),
+          lambda head: _ENGINE.search(head) and not _KERNEL_LINE.search(head)),
     _Test(FileKind.METRICS, "a metrics page", ("prometheus",), "pass it with --metrics FILE", _is_metrics),
     _Test(FileKind.NSIGHT, "a table of nsys stats or nvprof", ("nsight",), "pass it with --nsys FILE", _TABLE.search),
     _Test(FileKind.DOCUMENT, "output of a command", ("documents",), "pass it without an option", _is_document),

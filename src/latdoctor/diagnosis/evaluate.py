@@ -129,7 +129,8 @@ def _made(
 def _words(finding: Finding, status: CheckStatus, truths: Mapping[str, Truth]) -> str:
     """What holds, where a number of the finding's own sentence is unknown; its id in words where nothing holds."""
     held = (atom for truth in truths.values() for atom in truth.atoms if status == FIRED and atom.status == HOLDS)
-    shown = dict.fromkeys(f"{catalogue()[atom.signal].description}: {atom.shown}" for atom in held if atom.shown)
+    known = ((catalogue().get(atom.signal), atom.shown) for atom in held)  # a count of events has no signal
+    shown = dict.fromkeys(f"{signal.description}: {value}" for signal, value in known if signal and value)
     return ", ".join(shown) or finding.id.replace("-", " ")
 
 

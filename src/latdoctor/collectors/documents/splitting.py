@@ -82,7 +82,7 @@ def _ends(current: TextFormat, line: str) -> bool:
     """Whether `line` cannot belong to a part of `current`: a prompt, a fence or a line of a log."""
     if line.startswith(("$ ", "```")):
         return True
-    if current.contains_times or not line[:1].strip() or (current.keeps and current.keeps.match(line)):
+    if not line[:1].strip() or (current.keeps and current.keeps.match(line)):
         return False
     parsed = line_prefix.parse(line[: line_prefix.MAX_LINE], 0.0)
-    return parsed.time is not None or parsed.writer == line_prefix.KERNEL
+    return parsed.writer == line_prefix.KERNEL or (parsed.time is not None and not current.contains_times)
