@@ -392,3 +392,13 @@ def test_any_mixture_of_damaged_lines_is_read_or_refused(rows: list[tuple[str, i
         return
     for one in found.readings:
         assert is_unknown(one.value) or float(one.value) >= 0
+
+
+def test_a_log_sorted_by_the_arrival_of_its_requests_is_read_whole() -> None:
+    durations = [2100, 30, 22000, 15, 14000, 40, 9000, 12, 30000, 20]
+    line = (
+        '[2026-01-31T02:49:{number:02d}.000Z] "POST /v1/completions HTTP/1.1" 200 - via_upstream - "-" 9 20 {took} '
+        '{took} "-" "client" "id-{number}" "llm.prod" "10.1.2.31:8000"'
+    )
+    found = parsed(*(line.format(number=number, took=took) for number, took in enumerate(durations)))
+    assert value(found, "latency.mean") == pytest.approx(sum(durations) / len(durations) / 1000)

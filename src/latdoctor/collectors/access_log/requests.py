@@ -168,13 +168,16 @@ class RequestGatherer:
 def time_segments(requests: RequestColumns) -> tuple[TimeSegment, ...]:
     """Split a log into segments in the order of its lines; lines without a time belong to the segment around them."""
     found: list[TimeSegment] = []
-    first, start, end = 0, 0.0, 0.0
+    first, start, end, arrived = 0, 0.0, 0.0, 0.0
     begun = False
     for index, ended in enumerate(requests.ended):
         if ended < 0:
             continue
-        slack = BACK + max(0.0, requests.duration[index])  # a line with the entry time is written at the exit
-        if begun and (ended < end - slack or ended > end + HOLE):
+        lasted = max(0.0, requests.duration[index])
+        slack = BACK + lasted  # a line with the entry time is written at the exit
+        in_order = ended >= end - slack or ended - lasted >= arrived - BACK  # of the ends, or sorted by the arrivals
+        arrived = ended - lasted
+        if begun and (not in_order or ended > end + HOLE):
             found.append(TimeSegment(first, index - 1, start, end))
             first, begun = index, False
         start, end = (min(start, ended), max(end, ended)) if begun else (ended, ended)
