@@ -112,3 +112,9 @@ def test_an_access_log_that_ends_too_early_leaves_the_answer_open() -> None:
     assert outcome.code == 0, outcome.err
     assert checks(diagnosed("look", code=4), "not-evaluated")["p99-over-slo"] == check
     assert run(["baseline", "record", *given[:-2], "--to", "b.json"]).code == 1, "there is nothing to remember"
+
+
+def test_the_answer_says_that_nothing_lies_in_the_requested_time() -> None:
+    name = access_log((60, 0, 0.05))
+    shown = run(["diagnose", "--log", name, *PATTERN, "--since", when(NIGHT + 7200), "--until", when(NIGHT + 9000)])
+    assert shown.out.startswith("INCONCLUSIVE  nothing read lies in the judged time: the log ends at 2026-01-31")

@@ -10,6 +10,7 @@ from rich.cells import cell_len
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
+from latdoctor.gap_code import GapCode
 from latdoctor.report import diagnosis_text, engine_signs, gpu_signs, time_scope
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.units import format_value
@@ -260,6 +261,9 @@ def _load_phrases(signs: Mapping[str, Vital], level: Level) -> list[str]:
 
 
 def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
+    stale = next((gap for gap in diagnosis.gaps if gap.code == GapCode.STALE), None)
+    if stale and not diagnosis.vitals:
+        return f"nothing read lies in the judged time: {stale.reason.rpartition(': ')[2]}"
     fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
     busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
     idle = busy is not None and not _is_over(busy, _IDLE)
