@@ -216,4 +216,5 @@ def test_proxies_of_the_environment_are_used_only_on_request(monkeypatch: pytest
 def test_threads_share_connections() -> None:
     with serving(answering(200, b"x")) as server, HttpClient() as client:
         calls = [partial(client.send, HttpRequest("GET", server.url, {}, reads=True), PATIENCE) for _ in range(9)]
-        assert [came.body for came in run_concurrently(calls, 3, "t") if isinstance(came, HttpResponse)] == [b"x"] * 9
+        came = list(run_concurrently(calls, 3, "t"))
+        assert [one.body if isinstance(one, HttpResponse) else one for one in came] == [b"x"] * 9
