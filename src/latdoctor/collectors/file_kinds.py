@@ -81,7 +81,8 @@ def _is_document(head: bytes) -> bool:
     from latdoctor.collectors.logs.formats import decoded
 
     text = decoded(head).decode("utf-8", "replace")
-    if any(one.begins.search(unwrapped(text)) for one in WHOLE):
+    document = unwrapped(text)
+    if any(one.begins.search(document) for one in WHOLE):
         return True
     found = {part.format.in_logs for part in split(cleaned_lines(text), FORMATS) if part.format}
     return False in found or (True in found and not _is_log(head))

@@ -54,12 +54,12 @@ def _together(artifacts: Sequence[Artifact]) -> Evidence:
 
 
 def _file(artifact: Artifact) -> Evidence:
-    text = unwrapped(_text(artifact))
-    whole = next((one for one in WHOLE if one.begins.search(text, 0, _HEAD)), None)
-    lines = [] if whole else cleaned_lines(_text(artifact))
-    parts = [Part(whole, (text,), 1)] if whole else list(split(lines, FORMATS))
+    text = _text(artifact)
+    document = unwrapped(text)
+    whole = next((one for one in WHOLE if one.begins.search(document, 0, _HEAD)), None)
+    parts = [Part(whole, (document,), 1)] if whole else list(split(cleaned_lines(text), FORMATS))
     only_prose = all(part.format is None for part in parts)
-    program = only_prose and is_source_code(text)
+    program = only_prose and is_source_code(document)
     found = [] if program else [one for part, further in _read(parts) for one in _part(part, artifact, further=further)]
     if not found:
         seen = appearance(head_of(artifact.content), decoded)

@@ -31,11 +31,15 @@ class Part:
 
 def unwrapped(text: str) -> str:
     """A document without the prompt or the fence that a paste has before it, and the fence behind it."""
-    begun = text
-    while (line := begun.partition("\n")) and line[1] and (not line[0].strip() or _BEFORE.match(line[0])):
-        begun = line[2]
-    end = begun.rstrip()
-    return end.removesuffix("```") if begun is not text and end.endswith("```") else begun
+    begin = 0
+    while (end := text.find("\n", begin)) >= 0:
+        line = text[begin:end]
+        if line.strip() and not _BEFORE.match(line):
+            break
+        begin = end + 1
+    document = text[begin:]
+    fenced = begin > 0 and document.rstrip().endswith("```")
+    return document.rstrip().removesuffix("```") if fenced else document
 
 
 def cleaned_lines(text: str) -> list[str]:
