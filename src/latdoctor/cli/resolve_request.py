@@ -84,7 +84,8 @@ def _called(path: Path, name: str) -> str:
 
 def unread_sources(collected: CollectedEvidence, evidence: Evidence) -> tuple[Source, ...]:
     """The named sources without an artifact, or with unreadable artifacts only."""
-    return tuple(source for source in collected.requested if not _was_read(source, collected.bundle, evidence))
+    refused = _refused_artifacts(evidence) if collected.requested else frozenset()
+    return tuple(source for source in collected.requested if not _was_read(source, collected.bundle, refused))
 
 
 def check_sources_read(
@@ -162,31 +163,31 @@ def _notices(heading: str, lines: Iterable[str]) -> None:
         notice(f"{heading}: {len(unique) - _SHOWN} more")
 
 
-def _was_read(source: Source, bundle: Bundle, evidence: Evidence) -> bool:
-    """Whether it has an artifact that is not refused.
-
-    A gap with a subject is no refusal: the artifact was read, but lacks that subject (a damaged rank among others, a
-    log that ends before the requested time).
-    """
+def _was_read(source: Source, bundle: Bundle, refused: frozenset[str]) -> bool:
+    """Whether it has an artifact that is not among the `refused`."""
     readers = _SHARED.get(source.collector, (source.collector,))
     groups: dict[tuple[str, str], set[str]] = {}
     for artifact in bundle.artifacts:
         if artifact.collector in readers and _is_of(source, artifact.source):
             groups.setdefault((artifact.collector, artifact.group), set()).add(artifact.name)
+    return any(not names & refused for names in groups.values())
+
+
+def _refused_artifacts(evidence: Evidence) -> frozenset[str]:
+    """Artifacts that yielded nothing: all of their source's signals are missing, or they are damaged throughout.
+
+    A gap with a subject is no refusal: the artifact was read, but lacks that subject (a damaged rank among others, a
+    log that ends before the requested time).
+    """
     provided = {collector.name: collector.assured for collector in COLLECTORS}
-    refused = {
-        gap.origin.artifact
-        for gap in evidence.gaps
-        if gap.origin and gap.subject is None and provided.get(gap.source, {""}) <= set(gap.signals)
-    }
     seen: tuple[Reading | Series | Event, ...] = (*evidence.readings, *evidence.series, *evidence.events)
     shown = {one.origin.artifact for one in seen if one.origin}
-    damaged = {
-        gap.origin.artifact
-        for gap in evidence.gaps
-        if gap.origin and gap.subject is None and gap.code == GapCode.UNREADABLE and gap.origin.artifact not in shown
-    }
-    return any(not names & (refused | damaged) for names in groups.values())
+    whole = [(gap, gap.origin.artifact) for gap in evidence.gaps if gap.origin and gap.subject is None]
+    return frozenset(
+        name
+        for gap, name in whole
+        if provided.get(gap.source, {""}) <= set(gap.signals) or (gap.code == GapCode.UNREADABLE and name not in shown)
+    )
 
 
 def _is_of(source: Source, place: str) -> bool:
