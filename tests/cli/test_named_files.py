@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from latdoctor.cli import named_files
+from latdoctor.collectors.file_kinds import recognise
 from tests.cli.running import run
 
 PAGE = '# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name="m"} 3\n'
@@ -120,3 +122,31 @@ def test_a_document_of_which_nothing_can_be_read_is_refused_with_the_reason(tmp_
     outcome = run(["diagnose", str(tmp_path / "cut.json")])
     assert outcome.code == 1
     assert "an answer of the Prometheus API from line 1 could not be read" in outcome.err
+
+
+@pytest.mark.parametrize("verbosity", [(), ("-v",)])
+@pytest.mark.parametrize("names", [("kern",), ("kern", "page", "gpu.txt")])
+def test_every_file_is_recognised_once(
+    names: tuple[str, ...], verbosity: tuple[str, ...], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recognised: list[str] = []
+
+    def counting(path: Path) -> object:
+        recognised.append(path.name)
+        return recognise(path)
+
+    monkeypatch.setattr(named_files, "recognise", counting)
+    assert run(["diagnose", *verbosity, *(str(folder / name) for name in names)]).code in (0, 3, 4)
+    assert recognised == list(names)
+
+
+@pytest.mark.parametrize(
+    ("names", "target"),
+    [(("kern",), "kern"), (("kern", "page"), "page and 1 more"), (("page", "kern", "gpu.txt"), "page and 2 more")],
+)
+def test_the_answer_is_named_after_all_files_that_it_is_about(
+    names: tuple[str, ...], target: str, folder: Path
+) -> None:
+    document = json.loads(run(["diagnose", *(str(folder / name) for name in names), "-o", "json"]).out)
+    assert document["target"] == target
+    assert target in run(["diagnose", *(str(folder / name) for name in names)]).out.splitlines()[1]

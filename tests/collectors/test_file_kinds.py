@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.collectors.file_kinds import FileKind, by_kind, wrong_option_hint
+from latdoctor.collectors.file_kinds import FileKind, by_kind, recognise, wrong_option_hint
 from latdoctor.evidence.bundle import Artifact
 from tests.cli.running import diagnosed, run
 from tests.collectors.torch_trace.synthetic_traces import document, launched
@@ -94,7 +94,8 @@ def test_a_file_of_every_kind_is_recognised_and_read_without_an_option(tmp_path:
     }  # fmt: skip
     for name, (content, _) in contents.items():
         (tmp_path / name).write_bytes(content)
-    found = {path.name: kind for kind, paths in by_kind(sorted(tmp_path.iterdir())).items() for path in paths}
+    recognised = {path: recognise(path) for path in sorted(tmp_path.iterdir())}
+    found = {path.name: kind for kind, paths in by_kind(recognised).items() for path in paths}
     assert found == {name: kind for name, (_, kind) in contents.items()}
 
 
@@ -108,6 +109,6 @@ def test_a_log_with_stacks_in_it_stays_a_log(tmp_path: Path) -> None:
     lines = [f"2026-01-31 12:00:{second:02} INFO step {second}" for second in range(50)]
     dump = ["Current thread 0x00007f (most recent call first):", '  File "/a.py", line 1 in f']
     path.write_text("\n".join([*lines, *dump]))
-    assert by_kind([path]) == {FileKind.LOG: (path,)}
+    assert by_kind({path: recognise(path)}) == {FileKind.LOG: (path,)}
     path.write_text("\n".join(dump))
-    assert by_kind([path]) == {FileKind.DOCUMENT: (path,)}
+    assert by_kind({path: recognise(path)}) == {FileKind.DOCUMENT: (path,)}

@@ -11,7 +11,7 @@ from typing import Any
 
 from latdoctor.cli.console import notice
 from latdoctor.cli.options import SourceOptions
-from latdoctor.collectors.file_kinds import FileKind, by_kind, recognise
+from latdoctor.collectors.file_kinds import FileKind, Recognition, by_kind, recognise
 from latdoctor.collectors.piped_input import display, is_stream, spool
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.sanitize import clean
@@ -45,22 +45,25 @@ def sorted_files(paths: Sequence[Path], sources: SourceOptions, *, verbose: bool
 
     `verbose`: what each file is taken for goes to stderr.
     """
-    if len(paths) == 1 and not is_stream(paths[0]) and (_is_bundle(paths[0]) or not paths[0].exists()):
+    if len(paths) == 1 and not is_stream(paths[0]) and (_is_bundle_folder(paths[0]) or not paths[0].exists()):
         yield Named(paths[0], sources)
         return
     with tempfile.TemporaryDirectory(prefix="latdoctor-") as folder:
         files = [spool(path, Path(folder), _TIMEOUT) if is_stream(path) else path for path in _expanded(paths)]
-        kinds = by_kind(files)
+        recognised = {path: recognise(path) for path in files}  # the one place: it reads and tries every kind
+        kinds = by_kind(recognised)
+        if FileKind.BUNDLE in kinds and files == [*paths] and len(files) == 1:
+            yield Named(files[0], sources)
+            return
         if FileKind.BUNDLE in kinds:
             raise UsageError("a bundle was given, and other files beside it", next_step="pass the bundle alone")
         if verbose:
-            _print_kinds(files)
+            _print_kinds(recognised)
         yield Named(None, _with_files(sources, kinds))
 
 
-def _print_kinds(files: Sequence[Path]) -> None:
-    for path in files:
-        known = recognise(path)
+def _print_kinds(recognised: Mapping[Path, Recognition | None]) -> None:
+    for path, known in recognised.items():
         notice(f"{clean(display(path))}: read as {known.what if known else 'text of an unknown kind'}")
 
 
@@ -72,11 +75,8 @@ def _with_files(sources: SourceOptions, kinds: Mapping[FileKind, tuple[Path, ...
     return replace(sources, **added)
 
 
-def _is_bundle(path: Path) -> bool:
-    if path.is_dir():
-        return (path / "manifest.json").exists() or (path / "artifacts").is_dir()
-    known = recognise(path)
-    return known is not None and known.kind is FileKind.BUNDLE
+def _is_bundle_folder(path: Path) -> bool:
+    return path.is_dir() and ((path / "manifest.json").exists() or (path / "artifacts").is_dir())
 
 
 def _expanded(paths: Sequence[Path]) -> Iterator[Path]:

@@ -116,6 +116,12 @@ class SourceOptions:
         return (*self.metrics, *captures, *self.log, *self.document, *self.changes)
 
     @property
+    def files_name(self) -> str:
+        """`kernel.log`, or `kernel.log and 2 more`: the name of what the named files, at least one, are about."""
+        first, *others = dict.fromkeys(self.files)
+        return f"{first.name} and {len(others)} more" if others else first.name
+
+    @property
     def any_source(self) -> bool:
         return bool(self.server or self.prometheus or self.files or self.pid or self.nvml)
 

@@ -390,7 +390,7 @@ def _name(sources: SourceOptions, settings: TargetSettings) -> str:
         from latdoctor.cli.time_args import name_of
 
         return name_of(sources)
-    return sources.files[0].name if sources.files else "this machine"
+    return sources.files_name if sources.files else "this machine"
 
 
 def value(text: str, convert: Callable[[str], float], where: str, example: str) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -129,11 +129,10 @@ def wrong_option_hint(artifact: Artifact, reader: str) -> str:
     return "" if found is None or reader in found.readers else f"it looks like {found.what}: {found.advice}"
 
 
-def by_kind(paths: Iterable[Path]) -> dict[FileKind, tuple[Path, ...]]:
+def by_kind(recognised: Mapping[Path, Recognition | None]) -> dict[FileKind, tuple[Path, ...]]:
     """The files of each kind, in their order; what nothing recognises is a document, whose reader says so."""
     found: dict[FileKind, tuple[Path, ...]] = {}
-    for path in paths:
-        known = recognise(path)
+    for path, known in recognised.items():
         kind = known.kind if known else FileKind.DOCUMENT
         found[kind] = (*found.get(kind, ()), path)
     return found
