@@ -25,12 +25,15 @@ class OomScope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OomKill:
-    """A process was killed. `cgroup` is the group whose limit was reached; empty where the line does not name it."""
+    """A process was killed. `cgroup` is the group whose limit was reached, `task_cgroup` that of the process itself;
+    each is empty where the line does not name it.
+    """
 
     pid: str
     process: str
     scope: OomScope = OomScope.MACHINE
     cgroup: str = ""
+    task_cgroup: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class CgroupAtLimit:
     limit: float | None = None
     usage: float | None = None
     cgroup: str = ""
+    task_cgroup: str = ""
 
 
 _KILLED = re.compile(
@@ -49,9 +53,10 @@ _KILLED = re.compile(
 # Before Linux 5.0 a second line names what was killed in the end: the process, or a child of it.
 _KILLED_TOO = re.compile(r"Killed process (\d{1,10}) \(([^)]{0,64})\)")
 _CONSTRAINT = re.compile(r"oom-kill:constraint=CONSTRAINT_([A-Z_]{1,40}),")
-_FIELD = re.compile(r"(?:^|,)(oom_memcg|task|pid)=([^,]{1,400})")
+_FIELD = re.compile(r"(?:^|,)(oom_memcg|task_memcg|task|pid)=([^,]{1,400})")
 _AT_LIMIT = re.compile(r"memory: usage (\d{1,18})kB, limit (\d{1,18})kB, failcnt \d")
-_BLAMED = re.compile(r"Task in \S{1,400} killed as a result of limit of (\S{1,400})")
+_BLAMED = re.compile(r"Task in (\S{1,400}) killed as a result of limit of (\S{1,400})")
+_STATS = re.compile(r"Memory cgroup stats for (/[^\s:]{1,400}):")
 _SCOPES = {
     "MEMCG": OomScope.CONTAINER,
     "NONE": OomScope.MACHINE,
@@ -59,9 +64,16 @@ _SCOPES = {
     "MEMORY_POLICY": OomScope.NODES,
 }
 # Every line of a kill contains one of these.
-HINTS = rb"[Kk]ill(?:ed)? process|oom-kill:constraint=|kB, failcnt |killed as a result of limit of"
+HINTS = (
+    rb"[Kk]ill(?:ed)? process|oom-kill:constraint=|kB, failcnt |killed as a result of limit of"
+    rb"|Memory cgroup stats for /"
+)
 _ROOT = "/"
 _KIB = 1024.0
+_UNLIMITED = 2.0**60  # bytes: the kernel writes the largest possible number where there is no limit
+# Parts of a control group's path: of a pod, with `-` or, under systemd, `_` in its id; of a container.
+_POD = re.compile(r"\bpod([0-9a-f][0-9a-f_-]{3,40})")
+_CONTAINER = re.compile(r"/(?:[a-z-]{1,40}-)?([0-9a-f]{12,64})(?:\.scope)?$")
 
 
 def kill_in(message: str) -> OomKill | CgroupAtLimit | None:
@@ -74,10 +86,14 @@ def kill_in(message: str) -> OomKill | CgroupAtLimit | None:
         if "pid" not in fields:
             return None
         scope = _SCOPES.get(found[1], OomScope.UNKNOWN)
-        return OomKill(fields["pid"], fields.get("task", ""), scope, fields.get("oom_memcg", ""))
+        cgroup, task_cgroup = fields.get("oom_memcg", ""), fields.get("task_memcg", "")
+        return OomKill(fields["pid"], fields.get("task", ""), scope, cgroup, task_cgroup)
     if found := _AT_LIMIT.match(message):
-        return CgroupAtLimit(float(found[2]) * _KIB, float(found[1]) * _KIB)
+        limit = float(found[2]) * _KIB
+        return CgroupAtLimit(limit if limit < _UNLIMITED else None, float(found[1]) * _KIB)
     if found := _BLAMED.match(message):
+        return CgroupAtLimit(cgroup=found[2], task_cgroup=found[1])
+    if found := _STATS.match(message):
         return CgroupAtLimit(cgroup=found[1])
     if found := _KILLED_TOO.match(message):
         return OomKill(found[1], found[2], OomScope.UNKNOWN)
@@ -102,7 +118,8 @@ class OomKills:
             CgroupAtLimit(
                 before.limit if group.limit is None else group.limit,
                 before.usage if group.usage is None else group.usage,
-                group.cgroup or before.cgroup,
+                before.cgroup or group.cgroup,
+                before.task_cgroup or group.task_cgroup,
             ),
             number,
         )
@@ -122,8 +139,19 @@ class OomKills:
         fields: dict[str, Value] = {"pid": kill.pid, "process": kill.process, "scope": kill.scope.value}
         if kill.scope != OomScope.CONTAINER:
             return {key: value for key, value in fields.items() if value != ""}
-        cgroup = kill.cgroup or (group.cgroup if group else "")
-        fields |= {"cgroup": cgroup} if cgroup not in ("", _ROOT) else {}
-        if group and group.limit:
-            fields["limit"] = group.limit
-        return fields
+        return fields | _of_group(kill, group or CgroupAtLimit())
+
+
+def _of_group(kill: OomKill, group: CgroupAtLimit) -> dict[str, Value]:
+    """The group that reached its limit, its limit and its use in bytes, and the pod and the container that it is of."""
+    cgroup = kill.cgroup or group.cgroup
+    path = kill.task_cgroup or group.task_cgroup or cgroup
+    pod, container = _POD.search(path) or _POD.search(cgroup), _CONTAINER.search(path)
+    named = {
+        "cgroup": cgroup if cgroup != _ROOT else "",
+        "pod": pod[1].replace("_", "-").strip("-") if pod else "",
+        "container": container[1] if container else "",
+    }
+    sizes = {"limit": group.limit, "usage": group.usage}
+    known: dict[str, Value] = {key: text for key, text in named.items() if text}
+    return known | {key: size for key, size in sizes.items() if size}

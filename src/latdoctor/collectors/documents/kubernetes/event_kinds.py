@@ -243,15 +243,27 @@ def _refused(message: str) -> dict[str, Value]:
 
 
 def _details(reason: str, message: str) -> dict[str, Value]:
-    if _SIMPLE[reason] == "kube.oom_kill" and (victim := _VICTIM.search(message)):
-        fields: dict[str, Value] = {"process": victim[2]}
-        pid = victim[1] or victim[3]
-        return {**fields, "pid": pid} if pid else fields
+    if _SIMPLE[reason] == "kube.oom_kill":
+        return _oom_kill(message)
     if _SIMPLE[reason] == "kube.admission_failed" and (resource := _RESOURCE.search(message)):
         return {"resource": (resource[1] or resource[2]).rstrip(".")}
     if reason == "TooManyReplicas":
         return {"reason": reason}
     return {}
+
+
+def _oom_kill(message: str) -> dict[str, Value]:
+    """The process and whose memory was exhausted, in the words of the kernel or of the kubelet."""
+    fields: dict[str, Value] = {}
+    if message.startswith("Memory cgroup out of memory"):
+        fields["scope"] = "container"
+    elif message.startswith(("System OOM", "Out of memory")):
+        fields["scope"] = "machine"
+    if victim := _VICTIM.search(message):
+        fields["process"] = victim[2]
+        if pid := victim[1] or victim[3]:
+            fields["pid"] = pid
+    return fields
 
 
 def _container(message: str) -> str:
