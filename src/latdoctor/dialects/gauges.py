@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from latdoctor.dialects import counters
+from latdoctor.dialects.current_level import current_level
 from latdoctor.dialects.model import (
     BitMask,
     Rule,
@@ -109,7 +110,7 @@ def bit_values(view: DialectView, bits: BitMask, signal: str, mask: int) -> Rule
 
 
 def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> RuleValue:
-    """Reduce the values of several pages to one: mean (with the highest in the note), first, last, or highest."""
+    """Reduce the values of several pages to one: mean (with the highest in the note), first, last, highest, current."""
     values = list(by_page.values())
     value, spread, note = values[-1], "", rule.note
     if rule.take == Take.FIRST:
@@ -120,6 +121,8 @@ def _taken(rule: Rule, by_page: Mapping[int, float], place: str) -> RuleValue:
         value = sum(values) / len(values)
         highest = format_value(max(values), catalogue()[rule.signal].dimension)
         spread = f"mean of {len(values)} pages, highest {highest}"
+    elif rule.take == Take.CURRENT and len(values) > 1:
+        value, spread = current_level(values, catalogue()[rule.signal].dimension)
     if value == 0 and rule.zero_note:
         note = rule.zero_note
     first = max(by_page) if rule.take == Take.LAST else min(by_page)

@@ -82,12 +82,13 @@ class RuleKind(StrEnum):
 
 
 class Take(StrEnum):
-    """How a gauge reduces several pages to one value."""
+    """How a gauge reduces several pages to one value. `current`: see `current_level`."""
 
     MEAN = "mean"
     FIRST = "first"
     LAST = "last"
     MAX = "max"
+    CURRENT = "current"
 
 
 PLACEHOLDER = re.compile(r"\{([a-zA-Z_][a-zA-Z0-9_]*)\}")

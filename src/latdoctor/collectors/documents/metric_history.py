@@ -1,7 +1,8 @@
 """Series of Prometheus metrics over time, as an export has them, read by the dialects of the servers.
 
-At each time the samples of a target are a metrics page. The last minutes are judged like a scraped window; every pair
-of neighbouring times gives a point of each signal's history. Only the series that were exported are known.
+At each time the samples of a target are a metrics page. Every pair of neighbouring times gives a point of each signal's
+history. The last minutes are judged like a scraped window, or only those since the last change for the worse; of a
+gauge the current level counts. Only the series that were exported are known.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from functools import cache
 from msgspec import structs
 
 from latdoctor.collectors.documents import NAME
+from latdoctor.collectors.documents.level_changes import lasting_since, level_changes
 from latdoctor.collectors.promql.query_plan import PrometheusTarget, target_names
 from latdoctor.collectors.promql.synthetic_pages import own_labels
 from latdoctor.detectors.quantiles import quantiles
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.metrics_page_model import MetricSample, MetricsPage, ScrapedPage
-from latdoctor.dialects.model import Dialect, RuleKind
+from latdoctor.dialects.model import Dialect, RuleKind, Take
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Subject, is_unknown
 from latdoctor.gap_code import GapCode
@@ -87,10 +89,11 @@ def _target(series: Sequence[MetricSeries], artifact: str, server: str) -> Evide
     parts: list[Evidence] = []
     dialects = _dialects([page.page for page in pages])
     for dialect in dialects:
-        plain = structs.replace(dialect, cached=False)
-        judged = read_pages(plain, _judged(pages), server, NAME)
+        plain = _of_now(dialect)
+        history = tuple(_history(plain, pages, server, artifact))
+        judged = read_pages(plain, _judged(pages, lasting_since(history)), server, NAME)
         parts.append(structs.replace(judged, gaps=tuple(one for one in judged.gaps if one.code != GapCode.ABSENT)))
-        parts.append(Evidence(series=tuple(_history(plain, pages, server, artifact))))
+        parts.append(Evidence(series=history, events=tuple(level_changes(history))))
         if len(pages) > 1:
             parts[-2] = structs.replace(parts[-2], series=())  # the history covers more
     if not dialects:
@@ -123,10 +126,22 @@ def _page(samples: Mapping[str, Sequence[MetricSample]]) -> MetricsPage:
     return MetricsPage({name: tuple(found) for name, found in samples.items()})
 
 
-def _judged(pages: Sequence[ScrapedPage]) -> tuple[ScrapedPage, ...]:
+def _of_now(dialect: Dialect) -> Dialect:
+    """`dialect` with the current level of each gauge in place of its mean, and no cache of the exporter."""
+    rules = tuple(
+        tuple(structs.replace(one, take=Take.CURRENT) if one.take == Take.MEAN else one for one in options)
+        for options in dialect.rules
+    )
+    return structs.replace(dialect, rules=rules, cached=False)
+
+
+def _judged(pages: Sequence[ScrapedPage], worse: float | None) -> tuple[ScrapedPage, ...]:
+    """The last minutes; of these what lies behind `worse`, the unix time since which a quantity is worse."""
     end = pages[-1].at or 0.0
     recent = [page for page in pages if (page.at or 0.0) >= end - JUDGED]
-    return tuple(recent if len(recent) >= _FEWEST else pages[-_FEWEST:])
+    recent = recent if len(recent) >= _FEWEST else list(pages[-_FEWEST:])
+    since = [page for page in recent if worse is not None and (page.at or 0.0) >= worse]
+    return tuple(since if len(since) >= _FEWEST else recent)
 
 
 @cache

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from statistics import median
 
 from latdoctor.collectors.documents import NAME
+from latdoctor.collectors.documents.level_changes import level_changes
 from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.metric_history import JUDGED
 from latdoctor.collectors.documents.panel_names import ColumnMeaning, meaning_of
 from latdoctor.collectors.documents.quantity_text import UNIT_SECONDS
 from latdoctor.collectors.documents.text_format import Section
+from latdoctor.dialects.current_level import current_level
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence, Gap, Reading, Series, Subject, Window
 from latdoctor.gap_code import GapCode
@@ -55,11 +56,15 @@ def evidence(section: Section, columns: Mapping[str, Cells]) -> Evidence:
             series.append(Series(meaning.signal, subject, times, values, origin))
         recent = [value for time, value in points if time >= points[-1][0] - JUDGED]
         recent = recent if len(recent) >= _FEWEST else [value for _, value in points[-_FEWEST:]]
-        text = "; ".join(part for part in (f"median of the last {len(recent)} points", note) if part)
+        level, how = current_level(recent, catalogue()[meaning.signal].dimension)
+        text = "; ".join(part for part in (how, note) if part)
         window = Window(points[0][0], points[-1][0])
-        readings.append(Reading(meaning.signal, subject, median(recent), origin, window, note=text))
+        readings.append(Reading(meaning.signal, subject, level, origin, window, note=text))
     declared = tuple(Subject(name) for name in subjects)
-    return Evidence(subjects=declared, readings=_worst(readings), series=tuple(series), gaps=tuple(gaps))
+    changes = tuple(level_changes(series))
+    return Evidence(
+        subjects=declared, readings=_worst(readings), series=tuple(series), events=changes, gaps=tuple(gaps)
+    )
 
 
 def _worst(readings: Sequence[Reading]) -> tuple[Reading, ...]:
