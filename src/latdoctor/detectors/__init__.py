@@ -31,12 +31,14 @@ from latdoctor.detectors.periodicity import latency_pulses
 from latdoctor.detectors.quantiles import quantiles
 from latdoctor.detectors.replica_outliers import compare_replicas
 from latdoctor.detectors.tail_attribution import tail_shares
+from latdoctor.detectors.tail_bounds import tail_bounds
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]
 
 DETECTORS: tuple[Detector, ...] = (
     quantiles,
+    tail_bounds,
     quotients,
     derived_remainders,
     batch_bimodality,

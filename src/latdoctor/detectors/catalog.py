@@ -22,6 +22,7 @@ from latdoctor.detectors.quantiles import MEAN, QUANTILES
 from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
 from latdoctor.detectors.tail_attribution import DERIVED as TAIL
 from latdoctor.detectors.tail_attribution import STAGE as STAGES
+from latdoctor.detectors.tail_bounds import LOWER, P99
 from latdoctor.evidence.catalogue import SignalKind, catalogue
 
 SignalSet = frozenset[str]
@@ -32,6 +33,12 @@ def _quantiles(available: SignalSet) -> SignalSet:
     spread = [name for name in available if catalogue()[name].kind == SignalKind.DISTRIBUTION]
     suffixes = (MEAN, *(suffix for suffix, _, _ in QUANTILES))
     return frozenset(name + suffix for name in spread for suffix in suffixes) & catalogue().keys()
+
+
+def _tail_bounds(available: SignalSet) -> SignalSet:
+    """The P99 of everything with a lower quantile."""
+    lower = {name.removesuffix(suffix) for suffix in LOWER for name in available if name.endswith(suffix)}
+    return frozenset(name + P99 for name in lower) & catalogue().keys()
 
 
 def _quotients(available: SignalSet) -> SignalSet:
@@ -72,6 +79,7 @@ def _engines(available: SignalSet) -> SignalSet:
 # By the detector's function name, in execution order. A test asserts that the table is complete and exact.
 BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "quantiles": _quantiles,
+    "tail_bounds": _tail_bounds,
     "quotients": _quotients,
     "derived_remainders": _when("arrival.rate", "retry.share", "batch.padding_factor", gives=REMAINDERS),
     "batch_bimodality": _when(SIZES, gives=MODES),

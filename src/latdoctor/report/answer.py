@@ -21,10 +21,11 @@ from latdoctor.evidence.model import Gap
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
+from latdoctor.report.headline import harm
 from latdoctor.report.playbook import facts
 from latdoctor.report.subject_names import part_of_service, shortened, subject_name
 from latdoctor.report.text_utils import WIDTH, wrapped
-from latdoctor.report.vital_signs import file_noun, harm, measured
+from latdoctor.report.vital_signs import file_noun, measured
 from latdoctor.units import percent
 
 if TYPE_CHECKING:
@@ -271,7 +272,7 @@ def _find_out(diagnosis: Diagnosis) -> Iterator[Line]:
     reasons = [reason for check in diagnosis.checks if check.required for reason in check.reasons]
     if file_noun(diagnosis) and (gap := _largest_gap(diagnosis)):
         yield from _labelled("Next", gap.next_step, most=3)
-    elif file_noun(diagnosis):
+    elif file_noun(diagnosis) and not diagnosis.slo_p99:
         yield from _labelled("Next", "do users suffer? latdoctor diagnose --server URL --slo LIMIT", most=1)
     elif any(reason.code == ReasonCode.NO_SLO for reason in reasons):
         yield from _labelled("Next", "add --slo LIMIT, the P99 that users may expect, for example 500ms", most=1)

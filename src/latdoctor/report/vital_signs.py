@@ -1,19 +1,16 @@
-"""Vital signs in words: the harm in one line, what was observed, and the key numbers with their meaning."""
+"""Vital signs in words: what was observed, and the key numbers with their meaning."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from rich.cells import cell_len
 
-from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.gap_code import GapCode
-from latdoctor.report import diagnosis_text, engine_signs, gpu_signs, time_scope
+from latdoctor.report import engine_signs, gpu_signs
 from latdoctor.report.text_utils import WIDTH, wrapped
-from latdoctor.units import format_value
 
 # How a vital sign is said; {} is its value with the unit.
 PHRASES = {
@@ -154,22 +151,7 @@ HOST_ACTIVITY = {
     "allocate": "allocation",
 }
 # Vital signs that say by themselves that something is wrong: failures, restarts, and less ready than there should be.
-_FAILURES = frozenset(
-    [
-        "kube.unschedulable",
-        "kube.probe_failed",
-        "kube.evicted",
-        "log.engine_dead",
-        "log.engine_timeout",
-        "oom.requested",
-        "log.memory_refused",
-        "log.fatal_error",
-        "log.cpu_fallback",
-    ]
-)
-_RESTARTS = frozenset({"pod.restarts", "client.error_ratio", "alloc.ooms"})
-_READY = frozenset({"pod.ready", "node.ready", "workload.replicas_ready"})
-_BUSY, _IDLE = 0.9, 0.5
+_BUSY, IDLE = 0.9, 0.5
 _LOGGED = {
     "log.xid": "Xid",
     "log.gpu_lost": "lost GPU",
@@ -199,35 +181,17 @@ _HARM = (
     "arrival.rate",
     "completion.rate",
 )
-_P99 = ("latency.p99", "client.latency.p99")  # latencies that the SLO is about
+P99 = ("latency.p99", "client.latency.p99")  # latencies that the SLO is about
 _MEANS = ("latency.mean", "client.latency.mean", "ttft.p99")  # where no P99 of whole answers is known
-_LATENCY = {*_P99, "latency.mean", "client.latency.mean"}
 _MAX_LINES = 6
-_NAMED = 3  # of the essentials that were not measured
 _JOINED_LINES, _DATED_LINES = 2, 3  # phrases with the time of a change are longer
 _CLIENT_LINES = 4
-
-
-def harm(diagnosis: Diagnosis) -> str:
-    """What users suffer, in numbers, and since when; else what is known instead."""
-    level = diagnosis.verdict.level
-    signs = {one.signal: one for one in diagnosis.vitals}
-    numbers = [*_latency_phrase(diagnosis), *_load_phrases(signs, level)]
-    said = ", ".join([*numbers, *filter(None, [time_scope.since(diagnosis)])])
-    if level == Level.INCONCLUSIVE:
-        return _inconclusive(diagnosis, said)
-    if not numbers or not signs.keys() & _LATENCY:
-        impact = next((cause.impact for cause in diagnosis.causes if cause.named), None)
-        unmeasured = "user impact not measured" if impact == UserImpact.NOT_MEASURED else ""
-        found = "condition found" if diagnosis.answer.kind == AnswerKind.NAMED else ""
-        said = "; ".join(part for part in (said, found, unmeasured) if part)
-    return said or _symptom(diagnosis)
 
 
 def headline_latency(diagnosis: Diagnosis) -> Vital | None:
     """The latency in the verdict line; None where no latency was measured."""
     signs = {one.signal: one for one in diagnosis.vitals}
-    return next((signs[name] for name in (*_P99, *_MEANS) if name in signs), None)
+    return next((signs[name] for name in (*P99, *_MEANS) if name in signs), None)
 
 
 def phrase(sign: Vital) -> str:
@@ -239,79 +203,6 @@ def quantity(signal: str, shown: str) -> str:
     """`shown` with the name of its quantity: `P99 2.48 s`; as it is for a signal that is no vital sign."""
     text = PHRASES.get(signal, "{}").format(shown)
     return text.removesuffix("s") if shown == "1" else text
-
-
-def _latency_phrase(diagnosis: Diagnosis) -> list[str]:
-    """The best known latency: P99 with its SLO, else the mean, else the time to the first token."""
-    best = headline_latency(diagnosis)
-    if best is None:
-        return []
-    slo = f" (SLO {format_value(diagnosis.slo_p99, 'time')})" if diagnosis.slo_p99 and best.signal in _P99 else ""
-    return [phrase(best) + slo]
-
-
-def _load_phrases(signs: Mapping[str, Vital], level: Level) -> list[str]:
-    """Errors, where there are any or the service is called healthy, and the rates."""
-    known = [name for name in ("error.ratio", "client.error_ratio") if name in signs]
-    shown = [name for name in known if _is_over(signs[name], 0)]
-    if level == Level.HEALTHY and not shown:
-        shown = known[:1]
-    names = [*shown, "arrival.rate", "completion.rate"]
-    return [phrase(signs[name]) for name in names if name in signs]
-
-
-def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
-    stale = next((gap for gap in diagnosis.gaps if gap.code == GapCode.STALE), None)
-    if stale and not diagnosis.vitals:
-        return f"nothing read lies in the judged time: {stale.reason.rpartition(': ')[2]}"
-    fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
-    busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
-    idle = busy is not None and not _is_over(busy, _IDLE)
-    alarming = idle or bool(gpu_signs.reports(diagnosis)) or any(_is_alarming(one) for one in diagnosis.vitals)
-    nothing = "no cause found" if fired or alarming else "nothing wrong found"
-    noun = file_noun(diagnosis)
-    active = any(one.signal.startswith(("trace.kernel", "kernel.")) for one in diagnosis.vitals)
-    if noun == "trace" and busy is None and not active and not said:
-        return f"{nothing} in this trace, which has no GPU activity"
-    if noun and not said:
-        why = f": its GPU has work for {busy.shown} of the time" if busy is not None and idle else ""
-        return f"{nothing} in this {noun}{why}; latency and load were not in it"
-    return "; ".join(part for part in (said, f"{nothing}; {_missing(diagnosis)}") if part)
-
-
-def _is_alarming(sign: Vital) -> bool:
-    """Whether a vital sign by itself says that something is wrong, though no rule names a cause for it."""
-    if sign.signal in _FAILURES:
-        return True
-    if sign.signal in _RESTARTS:
-        return _is_over(sign, 0)
-    ready, of, all_of_them = sign.shown.partition(" of ")
-    return sign.signal in _READY and bool(of) and ready != all_of_them
-
-
-def _symptom(diagnosis: Diagnosis) -> str:
-    fired = [check for check in diagnosis.checks if check.status == CheckStatus.FIRED and check.severity]
-    return fired[0].message if fired else "see -v"
-
-
-def _is_over(sign: Vital, limit: float) -> bool:
-    return not isinstance(sign.value, str) and sign.value > limit
-
-
-def _missing(diagnosis: Diagnosis) -> str:
-    """The kinds of essentials that were not measured, the harm to users first, in the user's words."""
-    lacking = [one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED]
-    judged = {one.id for one in diagnosis.checks if one.status in (CheckStatus.FIRED, CheckStatus.CLEAR)}
-    if "client-p99-over-slo" in judged:  # the same question, answered where users are
-        lacking = [one for one in lacking if one.id != "p99-over-slo"]
-    lacking.sort(key=lambda check: check.kind != FindingKind.SYMPTOM)
-    nouns = list(
-        dict.fromkeys(diagnosis_text.ESSENTIALS.get(one.id, diagnosis_text.tier_noun(one.tier)) for one in lacking)
-    )
-    if not nouns:
-        return "too little was measured to call it healthy"
-    more = f" and {len(nouns) - _NAMED} more" if len(nouns) > _NAMED else ""
-    return f"not measured: {', '.join(nouns[:_NAMED])}{more}"
 
 
 def measured(diagnosis: Diagnosis) -> Iterator[str]:
@@ -327,7 +218,7 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
         compute_bound = busy.value >= _BUSY
         yield from wrapped(f"GPU busy {busy.shown}{_meaning(busy.value)}", " ", "   ")
     best = headline_latency(diagnosis)
-    headline = {*_HARM, *_P99, *([best.signal] if best else [])}
+    headline = {*_HARM, *P99, *([best.signal] if best else [])}
     shown = PHRASES.keys() - {*headline, "gpu.busy_ratio"}
     if reports := gpu_signs.reports(diagnosis):
         yield from wrapped(reports, " ", "   ")[:2]
@@ -375,7 +266,7 @@ def _joined(phrases: Sequence[str], most: int) -> Iterator[str]:
 def _meaning(busy: float) -> str:
     if busy >= _BUSY:
         return ": the GPU is the limit, not the host"
-    return ": most of the time it waits for work" if busy < _IDLE else ""
+    return ": most of the time it waits for work" if busy < IDLE else ""
 
 
 def _logs(diagnosis: Diagnosis) -> str:
