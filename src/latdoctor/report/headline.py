@@ -8,7 +8,7 @@ from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Leve
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.gap_code import GapCode
 from latdoctor.report import diagnosis_text, gpu_signs, time_scope
-from latdoctor.report.vital_signs import IDLE, P99, file_noun, headline_latency, phrase
+from latdoctor.report.vital_signs import IDLE, P99, RATES, file_noun, headline_latency, phrase
 from latdoctor.units import format_value
 
 _FAILURES = frozenset(
@@ -63,13 +63,13 @@ def _slo(diagnosis: Diagnosis, signal: str) -> str:
 
 
 def _load_phrases(signs: Mapping[str, Vital], level: Level) -> list[str]:
-    """Errors, where there are any or the service is called healthy, and the rates."""
+    """Errors, where there are any or the service is called healthy, and the rates; without them the requests."""
     known = [name for name in ("error.ratio", "client.error_ratio") if name in signs]
     shown = [name for name in known if _is_over(signs[name], 0)]
     if level == Level.HEALTHY and not shown:
         shown = known[:1]
-    names = [*shown, "arrival.rate", "completion.rate"]
-    return [phrase(signs[name]) for name in names if name in signs]
+    load = [name for name in RATES if name in signs] or ["request.count"]
+    return [phrase(signs[name]) for name in (*shown, *load) if name in signs]
 
 
 def _inconclusive(diagnosis: Diagnosis, said: str) -> str:

@@ -182,6 +182,7 @@ _HARM = (
     "completion.rate",
 )
 P99 = ("latency.p99", "client.latency.p99")  # latencies that the SLO is about
+RATES = ("arrival.rate", "completion.rate")
 _MEANS = ("latency.mean", "client.latency.mean", "ttft.p99")  # where no P99 of whole answers is known
 _MAX_LINES = 6
 _JOINED_LINES, _DATED_LINES = 2, 3  # phrases with the time of a change are longer
@@ -219,6 +220,8 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
         yield from wrapped(f"GPU busy {busy.shown}{_meaning(busy.value)}", " ", "   ")
     best = headline_latency(diagnosis)
     headline = {*_HARM, *P99, *([best.signal] if best else [])}
+    if not any(one.signal in RATES for one in singles):
+        headline.add("request.count")
     shown = PHRASES.keys() - {*headline, "gpu.busy_ratio"}
     if reports := gpu_signs.reports(diagnosis):
         yield from wrapped(reports, " ", "   ")[:2]

@@ -40,6 +40,7 @@ def test_line(case: dict[str, Any]) -> None:
     assert entry.unit_unknown is case.get("untold", False)
     told = {
         "status": entry.status,
+        "outcome": entry.outcome,
         "path": entry.path,
         "id": entry.request_id,
         "replica": entry.replica,

@@ -402,3 +402,38 @@ def test_a_log_sorted_by_the_arrival_of_its_requests_is_read_whole() -> None:
     )
     found = parsed(*(line.format(number=number, took=took) for number, took in enumerate(durations)))
     assert value(found, "latency.mean") == pytest.approx(sum(durations) / len(durations) / 1000)
+
+
+def knative(status: int, latency: str) -> str:
+    request = {"requestMethod": "POST", "requestUrl": "/v1/m", "status": status, "latency": latency, "protocol": "x"}
+    return json.dumps({"httpRequest": request})
+
+
+def test_requests_without_a_time_count_although_other_lines_have_one() -> None:
+    error = {"logger": "queueproxy", "timestamp": at(0), "message": "error reverse proxying request", "error": "EOF"}
+    lines = [knative(200, "0.5s"), knative(503, ""), json.dumps(error), knative(504, "300.01s"), knative(200, "0.7s")]
+    found = parsed(*lines)
+    assert value(found, "request.count") == 4
+    assert value(found, "error.ratio") == pytest.approx(0.5)
+    assert value(found, "request.failure_share", reason="upstream timeout") == pytest.approx(0.25)
+
+
+def test_a_response_that_broke_off_is_a_failure_and_one_that_the_client_left_is_none() -> None:
+    line = '10.0.1.2:{port} [31/Jan/2026:02:49:00.000] a b/c 0/0/1/9/{total} 200 9 - - {state} 1/1/1/1/0 0/0 "G /a"'
+    states = ["--", "--", "sD", "SD", "cD", "CD"]
+    found = parsed(*(line.format(port=port, total=1000 + port, state=one) for port, one in enumerate(states)))
+    assert value(found, "request.count") == 6
+    assert value(found, "error.ratio") == pytest.approx(2 / 6)
+    assert value(found, "request.failure_share", reason="client timeout") == pytest.approx(1 / 6)
+    assert value(found, "latency.mean") == pytest.approx((1.0 + 1.001 + 1.002) / 3)  # two answers and a time-out
+
+
+def test_few_requests_or_hardly_any_time_have_no_rate() -> None:
+    few = parsed(*(nginx(n, 0.5) for n in range(9)))
+    assert value(few, "request.count") == 9
+    assert value(few, "arrival.rate") is None
+    assert value(few, "completion.rate") is None
+    burst = parsed(*(f"{at(n / 1e4)} status=200 duration=1ms path=/a method=POST" for n in range(50)))
+    assert value(burst, "request.count") == 50
+    assert value(burst, "arrival.rate") is None
+    assert value(parsed(*(nginx(n, 0.5) for n in range(20))), "arrival.rate") == pytest.approx(1)

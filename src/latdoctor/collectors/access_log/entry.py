@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from latdoctor.collectors.access_log.failures import GAVE_UP, TIMED_OUT, FailureReason
+from latdoctor.collectors.access_log.failures import BROKEN_OFF, GAVE_UP, TIMED_OUT, FailureReason
 
 # Health checks, metrics and lists of models, which are answered without the model and are not client requests.
 _PROBE = re.compile(
@@ -83,23 +83,39 @@ class AccessLogEntry:
         return by_path or (bool(self.agent) and _PROBER.match(self.agent) is not None)
 
     @property
+    def outcome(self) -> int | None:
+        """The status as it counts: a response that began with 200 is none if it was never finished."""
+        begun = self.status is None or 100 <= self.status < 400
+        if begun and self.failure in GAVE_UP:
+            return 499
+        return 0 if self.status is not None and begun and self.failure in BROKEN_OFF else self.status
+
+    @property
     def failed(self) -> bool:
         """The service did not answer it: shed, failed, timed out, or (status 0) never answered."""
-        return self.status is not None and is_failure(self.status)
+        return self.outcome is not None and is_failure(self.outcome)
 
     @property
     def cancelled(self) -> bool:
-        """The client disconnected before the response."""
-        return self.status in CLIENT_LEFT or (self.status is None and self.failure in GAVE_UP)
+        """The client disconnected before the response was complete."""
+        return self.outcome in CLIENT_LEFT
 
     @property
     def counts_as_latency(self) -> bool:
         """Answered or timed out: the time of a refusal says nothing about the time of an answer."""
         if self.failure in TIMED_OUT:
             return True
+        if self.failure in GAVE_UP or self.failure in BROKEN_OFF:
+            return False
         if self.status is None:
             return self.failure is None
         return 100 <= self.status < 400 or self.status in _TIMED_OUT
+
+
+def method_and_path(request: str) -> tuple[str, str]:
+    """Those of a request line `POST /x HTTP/1.1`; empty if it is none, such as `<BADREQ>`."""
+    words = request.split(" ")
+    return (words[0], words[1]) if len(words) > 1 else ("", "")
 
 
 def is_failure(status: int) -> bool:

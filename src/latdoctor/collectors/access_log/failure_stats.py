@@ -66,7 +66,7 @@ def _gateway(stats: ReplicaStats) -> Iterator[Reading]:
     """Rates of failures that the log shows; one that does not show any may not be able to."""
     seconds = stats.window.seconds or 0.0
     for signal, reasons in GATEWAY.items() if seconds >= 1 else ():
-        count = _count(stats, reasons, stats.recent)
+        count = _count(stats, reasons, stats.dated)
         if count:
             yield stats.reading(signal, count / seconds, f"{count} of {stats.total} requests")
 

@@ -37,6 +37,8 @@ class FailureReason(StrEnum):
 R = FailureReason
 GAVE_UP = frozenset({R.CLIENT_CLOSED, R.CLIENT_TIMEOUT})  # the client did, not the server
 TIMED_OUT = frozenset({R.UPSTREAM_TIMEOUT, R.DURATION_TIMEOUT, R.QUEUE_TIMEOUT, R.IDLE_TIMEOUT})
+# The server or the proxy did so in the middle of a response whose status was sent before.
+BROKEN_OFF = TIMED_OUT | {R.UPSTREAM_RESET, R.UPSTREAM_PROTOCOL, R.PROXY_ERROR}
 # In order of precedence: of several flags, the first that is listed is the reason.
 _ENVOY: dict[str, FailureReason] = {
     "UT": R.UPSTREAM_TIMEOUT, "UpstreamRequestTimeout": R.UPSTREAM_TIMEOUT,

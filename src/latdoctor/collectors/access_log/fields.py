@@ -126,15 +126,16 @@ def of_fields(fields: Fields) -> AccessLogEntry | None:
     form = format_of(fields)
     status = _status(fields, form)
     request = fields.get("request")
-    words = request.split(" ") if isinstance(request, str) else []
-    path = words[1] if len(words) > 1 else _text(fields, _PATH)
-    if status is None and not path and not _text(fields, _METHOD):
+    method, path = times.method_and_path(request if isinstance(request, str) else "")
+    method, path = method or _text(fields, _METHOD), path or _text(fields, _PATH)
+    if status is None and not path and not method:
         return None
     started, ended = _time(fields, _CAME), _time(fields, _WENT)
     if form is not None and form.logs_start and started is None:
         started = _time(fields, _LOGGED)
     duration, unit_unknown = _request_duration(fields, form, started, ended)
-    if duration is None and not unit_unknown and (status is None or not (started or ended or _time(fields, _LOGGED))):
+    dated = started or ended or _time(fields, _LOGGED) or (method and path)  # or clearly a request, with no more known
+    if duration is None and not unit_unknown and (status is None or not dated):
         return None
     if ended is None:
         # The end is the sum of both; the time of the line itself may be that of the start.
@@ -146,7 +147,7 @@ def of_fields(fields: Fields) -> AccessLogEntry | None:
     names = _text(fields, _ID), _text(fields, _REPLICA)
     entry = AccessLogEntry(
         started, ended, duration, status, path, *names, stages=_stages(fields), unit_unknown=unit_unknown,
-        agent=_text(fields, _AGENT), method=words[0] if len(words) > 1 else _text(fields, _METHOD),
+        agent=_text(fields, _AGENT), method=method,
         failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
     )  # fmt: skip
     return _of_program(entry, fields, form) if form else entry
@@ -168,9 +169,10 @@ def _of_program(entry: AccessLogEntry, fields: Fields, form: RecordFormat) -> Ac
     retries = [int(str(fields[name])) for name in form.retries if str(fields.get(name, "")).isdecimal()]
     known = (read(str(fields[name])) for name, read in form.reasons.items() if fields.get(name) not in (None, "", "-"))
     failure = entry.failure or next((one for one in known if one is not None), None)
-    if failure is None and any(name in fields for name in form.upstream_status):
+    if failure is None and (form.gateway or any(name in fields for name in form.upstream_status)):
         failure = failures.of_statuses(entry.status, behind, form.unavailable)
-    status = None if entry.status == 0 and failure in (None, *failures.GAVE_UP) else entry.status
+    unknown = failure in failures.GAVE_UP or (failure is None and bool(form.reasons))
+    status = None if entry.status == 0 and unknown else entry.status
     return replace(
         entry,
         status=status,
@@ -356,6 +358,5 @@ def _entry(parts: dict[str, str]) -> AccessLogEntry | None:
         duration = times.duration_between(started, ended)
     if any(role in parts and one is None for role, one in (("started", started), ("ended", ended))):
         return None
-    request = parts.get("request", "").split(" ")
-    path = parts.get("path") or (request[1] if len(request) > 1 else "")
+    path = parts.get("path") or times.method_and_path(parts.get("request", ""))[1]
     return AccessLogEntry(started, ended, duration, code, path, parts.get("id", ""), parts.get("replica", ""))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from latdoctor.collectors.access_log import entry as times
-from latdoctor.collectors.access_log import fields, proxy_formats
+from latdoctor.collectors.access_log import fields, haproxy_formats, proxy_formats
 from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
 from latdoctor.collectors.access_log.line_formats import LINE_FORMATS, prefix_time
 from latdoctor.collectors.logs import line_prefix
@@ -144,7 +144,9 @@ TEXT_FORMATS: tuple[AccessLogFormat, ...] = (
     AccessLogFormat("the combined form", proxy_formats.combined, "log the duration too (nginx: $request_time), or "
            "specify its unit: --log-pattern '{*} [{time}] \"{request}\" {status} {*} \"{*}\" \"{*}\" {us}'", (b'] "',)),
     AccessLogFormat("Envoy's form", proxy_formats.envoy, needles=(b'Z] "',)),
-    AccessLogFormat("HAProxy's form", proxy_formats.haproxy, needles=(b" ---- ", b"/")),
+    AccessLogFormat("HAProxy's form", haproxy_formats.http, needles=(b" ---- ", b"/")),
+    AccessLogFormat("HAProxy's form of TCP connections", haproxy_formats.tcp,
+                    "set `option httplog`: the time of a connection is that of no request", (b" -- ", b"/")),
     AccessLogFormat("the form of AWS load balancers", proxy_formats.load_balancer, needles=(b" HTTP/",)),
     *(AccessLogFormat(one.title, one.read, one.hint, tuple(needle.encode() for needle in one.needles))
       for one in LINE_FORMATS),

@@ -76,20 +76,19 @@ class LineFormat:
         if started is not None:
             end = started.time + duration.seconds if duration else started.time
             ended = Timestamp(end, started.fine, started.zoned)
-        words = parts.get("request", "").split(" ")
-        path = parts.get("path") or (words[1] if len(words) > 1 else "")
+        method, path = times.method_and_path(parts.get("request", ""))
         token = next((_seconds(key, text) for key, text in parts.items() if key.startswith("token_")), None)
         return AccessLogEntry(
             started,
             ended,
             duration,
             status,
-            path,
+            parts.get("path") or path,
             parts.get("id", ""),
             parts.get("replica", ""),
             tuple(stages.items()),
             per_token=token,
-            method=parts.get("method") or (words[0] if len(words) > 1 else ""),
+            method=parts.get("method") or method,
             agent=parts.get("agent", ""),
         )
 

@@ -1,4 +1,4 @@
-"""Request lines of proxies and load balancers that are text: the combined form, Envoy, HAProxy, AWS.
+"""Request lines of proxies and load balancers that are text: the combined form, Envoy, AWS.
 
 In the combined form the duration is whatever the administrator appended. A number with a fraction is taken for nginx's
 `$request_time` (seconds), one with a unit for what it says, and `%T/%D` of Apache for its microseconds. A bare integer
@@ -29,14 +29,6 @@ _ENVOY = re.compile(
     r'((?:(?:"(?:[^"\\]|\\.)*+"|-|[^\s"\d]\S{0,400}) ){0,4})'
     rf"\d{{1,19}} \d{{1,19}} (\d{{1,12}}|-) (\d{{1,12}}|-)(?: {_QUOTED} {_QUOTED} {_QUOTED})?"
 )
-_HAPROXY = re.compile(
-    r"\[(\d\d/[A-Z][a-z]{2}/\d{4}:\d\d:\d\d:\d\d\.\d{3})\] \S{1,200} \S{1,200} "
-    r"(-?\d{1,9})/(-?\d{1,9})/(-?\d{1,9})/(-?\d{1,9})/\+?(\d{1,12}) (-1|\d{3}) "
-    r"(?:\+?\d{1,19} \S{1,4000} \S{1,4000} (\S{2,4}) \d{1,9}/\d{1,9}/\d{1,9}/\d{1,9}/\+?(\d{1,9}) )?"
-)
-_HAPROXY_STAGES = (RequestStage.RECEIVE, RequestStage.QUEUE, RequestStage.CONNECT, RequestStage.UPSTREAM)
-_HAPROXY_REQUEST = re.compile(r'"([^"]*)"?(?: [^"]{0,400})?$')
-_MAX_REQUEST = 16 << 10  # characters at the end of a line in which HAProxy's request is searched
 _ALB = re.compile(
     r"(?:^|\s)(?P<time>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{1,9}Z) \S{1,200} \S{3,80}:\d{1,5} \S{1,80} "
     r"(?P<request_s>-?\d{1,6}(?:\.\d{1,9})?) (?P<target_s>-?\d{1,6}(?:\.\d{1,9})?) "
@@ -71,7 +63,7 @@ def combined(line: str) -> AccessLogEntry | None:
     tail = found[5] or ""
     behind = upstreams.of_tail(tail) or _NONE
     duration, bare = (behind.total, None) if behind.total is not None else _of_tail(tail)
-    words = found[2].split(" ")
+    method, path = times.method_and_path(found[2])
     status = int(found[3]) if found[3] != "-" else None
     named = _AGENT.match(tail)
     failure = FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None
@@ -82,7 +74,7 @@ def combined(line: str) -> AccessLogEntry | None:
         ended,
         duration,
         status,
-        words[1] if len(words) > 1 else "",
+        path,
         behind.request_id,
         stages=with_own_time(dict(behind.stages), duration.seconds if duration else None) if behind.stages else (),
         unit_unknown=bare is not None,
@@ -91,7 +83,7 @@ def combined(line: str) -> AccessLogEntry | None:
         upstream_status=behind.status,
         attempts=behind.attempts,
         agent=named[2] if named else "",
-        method=words[0] if len(words) > 1 else "",
+        method=method,
     )
 
 
@@ -121,9 +113,9 @@ def envoy(line: str) -> AccessLogEntry | None:
     """Envoy's and Istio's default form; None for a line of a TCP connection."""
     found = _ENVOY.search(line)
     started = times.parse_timestamp(found[1]) if found else None
-    words = found[2].split(" ") if found else []
-    if found is None or started is None or words[:1] == ["-"]:
+    if found is None or started is None or found[2].startswith("- "):
         return None
+    method, path = times.method_and_path(found[2])
     duration = times.parse_duration(found[6], 1e-3)
     upstream = times.parse_duration(found[7], 1e-3)
     failure = failures.of_envoy_flags(found[4]) or (
@@ -135,52 +127,15 @@ def envoy(line: str) -> AccessLogEntry | None:
         Timestamp(started.time + (duration.seconds if duration else 0.0), started.fine, started.zoned),
         duration,
         0 if status is None and failure not in failures.GAVE_UP and failure is not None else status,
-        words[1] if len(words) > 1 else "",
+        path,
         (found[10] or "").strip("-"),
         failure=failure,
         agent=found[9] or "",
-        method=words[0] if len(words) > 1 else "",
+        method=method,
     )
     total = duration.seconds if duration else None
     stages = with_own_time({RequestStage.UPSTREAM: upstream.seconds} if upstream else {}, total)
     return replace(entry, stages=stages, upstream_status=status if upstream and failure is None else None)
-
-
-def haproxy(line: str) -> AccessLogEntry | None:
-    """HAProxy's HTTP form: the times TR/Tw/Tc/Tr/Ta, of which -1 is unknown, and how the session ended."""
-    found = _HAPROXY.search(line[:8000])
-    started = times.parse_timestamp(found[1]) if found else None
-    duration = times.parse_duration(found[6], 1e-3) if found else None
-    if found is None or started is None or duration is None:
-        return None
-    request = _HAPROXY_REQUEST.search(line[-_MAX_REQUEST:])
-    words = request[1].split(" ") if request else []
-    stages = {
-        stage: int(text) / 1e3
-        for stage, text in zip(_HAPROXY_STAGES, found.groups()[1:5], strict=True)
-        if not text.startswith("-")
-    }
-    rest = duration.seconds - sum(stages.values())
-    if RequestStage.UPSTREAM in stages and rest >= 0:
-        stages[RequestStage.SEND] = rest
-    state = found[8] or ""
-    failure = failures.of_haproxy_state(state)
-    status: int | None = int(found[7])
-    if found[7] == "-1":  # the session ended before an answer
-        status = 499 if failure in failures.GAVE_UP else None if failure is None else 0
-    retries = int(found[9] or 0)
-    ended = Timestamp(started.time + duration.seconds, started.fine, started.zoned)
-    return AccessLogEntry(
-        started,
-        ended,
-        duration,
-        status,
-        words[1] if len(words) > 1 else "",
-        stages=tuple(stages.items()),
-        failure=failure,
-        attempts=retries + 1 if state else 0,
-        method=words[0] if len(words) > 1 else "",
-    )
 
 
 def load_balancer(line: str) -> AccessLogEntry | None:
@@ -200,18 +155,18 @@ def load_balancer(line: str) -> AccessLogEntry | None:
     known = _ALB_ERROR.search(found["rest"])
     gone = FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None
     failure = gone or (failures.of_details(known[1]) if known else None)
-    words = found["request"].strip('"').split(" ")
+    method, path = times.method_and_path(found["request"].strip('"'))
     return AccessLogEntry(
         started,
         ended,
         duration,
         status,
-        words[1] if len(words) > 1 else "",
+        path,
         stages=tuple(stages.items()),
         failure=failure or failures.of_statuses(status, behind, FailureReason.NO_UPSTREAM),
         upstream_status=behind,
         agent=found["agent"].strip('"'),
-        method=words[0] if len(words) > 1 else "",
+        method=method,
     )
 
 

@@ -23,7 +23,8 @@ class RecordFormat:
 
     `stages`: the times of its stages; `first_token` is a point in time. `reasons`: fields that say why a request
     failed, and how they are read. `statuses`: words in place of a status. `unavailable`: the reason of its own 503.
-    `logs_start`: the time of a record is that of the request's arrival.
+    `gateway`: its 502 and 504 are those of a proxy, also where it names no server behind it. `logs_start`: the time of
+    a record is that of the request's arrival.
     """
 
     program: str
@@ -39,6 +40,7 @@ class RecordFormat:
     retries: tuple[str, ...] = ()
     reasons: Mapping[str, Callable[[str], FailureReason | None]] = field(default_factory=dict)
     unavailable: FailureReason | None = None
+    gateway: bool = False
     logs_start: bool = False
 
 
@@ -113,6 +115,12 @@ RECORD_FORMATS: tuple[RecordFormat, ...] = (
         reasons={"jsonpayload.statusdetails": failures.of_details},
         unavailable=FailureReason.NO_UPSTREAM,
         logs_start=True,
+    ),
+    RecordFormat(
+        "Knative",
+        (_of_all("httprequest.requestmethod", "httprequest.status", "httprequest.protocol"),),
+        duration=(("httprequest.latency", S),),
+        gateway=True,
     ),
     RecordFormat(
         "Kong",

@@ -27,6 +27,7 @@ MAX_STEPS = 7200
 MAX_REQUESTS = 20_000  # of the most recent requests, reported one by one
 RECENT = 600.0  # seconds at the log's end covered by a single value: a day's P99 would hide ten bad minutes
 ENOUGH = 100  # requests needed for a P99
+RATE_REQUESTS, RATE_SECONDS = 10, 1.0  # needed for a rate
 QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as in detectors/quantiles.py
 _BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
 _WHOLE_SECONDS = 0.5  # with a coarser resolution a quantile is only a bound
@@ -55,11 +56,14 @@ class ReplicaStats:
         self.timed = sorted((i for i in every if requests.ended[i] >= 0), key=requests.ended.__getitem__)
         self.whole = self._span(self.timed)
         self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS), self._spacing() if borrowed else 0.0)
-        self.recent = self._recent() if self.timed else every
+        self.dated = self._recent() if self.timed else ()  # of the recent ones, those with a known time
+        # Requests without a time are of any time of the log, and judged where all of it is.
+        undated = () if past or len(self.dated) < len(self.timed) else [i for i in every if requests.ended[i] < 0]
+        self.recent = [*self.dated, *undated]
         self.total = len(self.recent)
         self.latencies = sorted(requests.duration[i] for i in self.recent if self.is_latency(i))
         self.statuses = [requests.status[i] for i in self.recent if requests.status[i] >= 0]
-        self.window = self._span(self.recent) if self.timed else Window()
+        self.window = self._span(self.dated)
 
     def _spacing(self) -> float:
         """The whole seconds between two times of requests, as a rule."""
@@ -138,15 +142,15 @@ class ReplicaStats:
             yield self.reading("error.ratio", failed / len(self.statuses), note)
 
     def _rate_readings(self) -> Iterator[Reading]:
-        """Rates need two different times; the length of a single moment is unknown."""
+        """Rates need enough requests and time: five requests within a millisecond are no 12,500 a second."""
         seconds = self.window.seconds or 0.0
-        if seconds < 1:
+        if seconds < RATE_SECONDS or len(self.dated) < RATE_REQUESTS:
             return
         arrivals = self._arrivals(self.window)
-        if len(arrivals) > 1 and arrivals[-1] > arrivals[0]:
+        if len(arrivals) >= RATE_REQUESTS and arrivals[-1] - arrivals[0] >= RATE_SECONDS:
             yield self.reading("arrival.rate", (len(arrivals) - 1) / (arrivals[-1] - arrivals[0]))
         if self.statuses:
-            done = [self.requests.status[i] for i in self.recent]
+            done = [self.requests.status[i] for i in self.dated]
             yield self.reading("completion.rate", sum(200 <= one < 400 for one in done) / seconds)
             yield self.reading("error.rate", sum(one >= 0 and is_failure(one) for one in done) / seconds)
             yield self.reading("cancel.rate", sum(one in CLIENT_LEFT for one in done) / seconds)
@@ -183,7 +187,7 @@ class ReplicaStats:
     def _single_requests(self) -> Iterator[Series]:
         """The latency of each of the last requests at its arrival time, and its time per stage."""
         ended, duration = self.requests.ended, self.requests.duration
-        last = [i for i in self.recent if self.is_latency(i) and ended[i] >= 0][-MAX_REQUESTS:]
+        last = [i for i in self.dated if self.is_latency(i)][-MAX_REQUESTS:]
         rows = sorted(last, key=lambda index: ended[index] - duration[index])
         place = Origin(self.origin.artifact, f"{self.origin.place}, request by request".lstrip(", "))
         times = tuple(ended[i] - duration[i] for i in rows)

@@ -36,7 +36,7 @@ class RequestColumns:
     """The requests of one replica, in log order. Times unix seconds UTC, durations seconds.
 
     `ended` is -1 for a line without a time; so are `duration`, `status`, `upstream_status`, `per_token` and `reason`
-    (an index of REASONS). The status of a request that the client gave up is 499 where the line has none.
+    (an index of REASONS). The status is the one that counts (`AccessLogEntry.outcome`).
     """
 
     ended: array[float] = field(default_factory=lambda: array("d"))
@@ -54,7 +54,7 @@ class RequestColumns:
     def add(self, entry: AccessLogEntry, number: int) -> None:
         self.ended.append(entry.ended.time if entry.ended else _UNTIMED)
         self.duration.append(entry.duration.seconds if entry.duration else _UNTIMED)
-        self.status.append(entry.status if entry.status is not None else 499 if entry.cancelled else -1)
+        self.status.append(-1 if entry.outcome is None else entry.outcome)
         self.answered.append(entry.counts_as_latency)
         failure = entry.failure or (FailureReason.CLIENT_CLOSED if entry.cancelled else None)
         self.failure.append(-1 if failure is None else REASONS.index(failure))

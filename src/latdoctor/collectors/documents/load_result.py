@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from latdoctor.collectors.access_log.replica_stats import RATE_REQUESTS, RATE_SECONDS
 from latdoctor.collectors.documents.text_format import Section
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Evidence, Labels, Origin, Reading, Subject, Window
@@ -159,13 +160,20 @@ def _values(result: LoadResult) -> Iterator[_Value]:
         if result.failed is not None and result.requests > 0:
             failed = min(max(0.0, result.failed), result.requests)
             yield "client.error_ratio", failed / result.requests, f"{failed:g} of {result.requests:g}", ""
-    rate = result.request_rate
-    if rate is None and result.requests is not None and result.seconds:
-        rate = result.requests / result.seconds
-    if rate is not None:
+    if (rate := _request_rate(result)) is not None:
         yield "client.request_rate", rate, "", ""
     for signal, value in result.values.items():
         yield signal, value, "", ""
+
+
+def _request_rate(result: LoadResult) -> float | None:
+    """The rate that the tool printed, else requests by time; None of a few requests in hardly any time."""
+    count, seconds = result.requests, result.seconds
+    if count is not None and count < RATE_REQUESTS and (seconds or 0.0) < RATE_SECONDS:
+        return None
+    if result.request_rate is not None:
+        return result.request_rate
+    return count / seconds if count is not None and seconds else None
 
 
 def _answered(result: LoadResult) -> float | None:
