@@ -13,6 +13,7 @@ from itertools import groupby
 from latdoctor.background import BackgroundCall
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
 from latdoctor.collectors.log_overlap import without_overlap
+from latdoctor.collectors.machine_identity import with_machines_apart
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
@@ -121,7 +122,8 @@ def parse_bundle(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evide
         parts.extend(read)
         gaps = [gap for part in (*read, parts[0]) for gap in part.gaps if gap.source == collector.name]
         coverage.append(_coverage(collector, len(own), read, gaps))
-    return Evidence.merge(without_overlap(parts)), tuple(coverage)
+    sources = {artifact.name: artifact.source for artifact in bundle.artifacts}
+    return Evidence.merge(with_machines_apart(without_overlap(parts), sources)), tuple(coverage)
 
 
 def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:

@@ -3,7 +3,8 @@
 NVML uses `gpu/0`, an exporter `gpu/0@gpus:9400`, a driver log `gpu/0000:9b:00`. Subjects with the same UUID are one
 GPU. A driver log has only the PCI address, which is not unique across machines: its GPU is merged with the only known
 GPU at that address. If several GPUs have that address, or none reports it, the subject stays separate and a gap says
-so. A device plugin names a GPU by its UUID.
+so. A log of one among several machines names the machine too (`gpu/0000:9b:00@node-a`), and only the GPUs of that
+machine are considered. A device plugin names a GPU by its UUID.
 
 Texts of several machines all call their GPUs `gpu/0`, …: where UUID, PCI address or driver version of two texts differ,
 the GPUs of the later one get the name of the text (`gpu/0@b.txt`) first, and are merged by UUID like others.
@@ -45,19 +46,33 @@ def merge_gpu_subjects(evidence: Evidence) -> Evidence:
     cards = tuple(_cards(evidence))
     names = _one_name_each(cards)
     names |= _by_uuid(evidence, cards, names)
-    logged = [one.id for one in evidence.subjects if pci_of(one.id.removeprefix(GPU)) and OF_SERVER not in one.id]
+    logged = [one.id for one in evidence.subjects if _logged_address(one.id)]
     parents = dict(evidence.parents)
     gaps: list[Gap] = []
     for subject in logged:
-        found = sorted({names.get(card.subject, card.subject) for card in cards if card.pci == pci_of(subject[4:])})
+        machine = subject.partition(OF_SERVER)[2]
+        there = [card for card in cards if not machine or _is_on(card.source, machine)]
+        alike = [card for card in there if card.pci == _logged_address(subject)]
+        found = sorted({names.get(card.subject, card.subject) for card in alike})
         if len(found) == 1:
             names[subject] = found[0]
             _put_beneath(parents, found[0], parents.get(subject))
-        elif found or cards:
+        elif found or there:
             gaps.append(_apart(subject, found))
     if not names:
         return structs.replace(evidence, gaps=tuple(dict.fromkeys((*evidence.gaps, *gaps)))) if gaps else evidence
     return _renamed(evidence, names, parents, gaps)
+
+
+def _logged_address(subject: str) -> str:
+    """The PCI address that a log names a GPU by, alone or with its machine (`gpu/0000:9b:00@node-a`); else empty."""
+    return pci_of(subject.removeprefix(GPU).partition(OF_SERVER)[0]) if subject.startswith(GPU) else ""
+
+
+def _is_on(source: str, machine: str) -> bool:
+    """Whether a source (`node-a`, an exporter at `node-a.example.com:9400`) is of the machine `node-a`."""
+    host = source.rpartition(":")[0] or source
+    return machine in (source, host, host.partition(".")[0])
 
 
 def _cards(evidence: Evidence) -> Iterator[GpuRecord]:
@@ -65,7 +80,7 @@ def _cards(evidence: Evidence) -> Iterator[GpuRecord]:
     reported: dict[str, dict[str, str]] = {}
     for signal in (UUID, PCI, "gpu.name", "gpu.utilization"):
         for one in evidence.readings_by_signal.get(signal, ()):
-            if one.subject.startswith(GPU) and not pci_of(one.subject.removeprefix(GPU)):
+            if one.subject.startswith(GPU) and not _logged_address(one.subject):
                 reported.setdefault(one.subject, {})[signal] = str(one.value)
     for subject, texts in sorted(reported.items()):
         yield GpuRecord(subject, uuid_of(texts.get(UUID, "")), pci_of(texts.get(PCI, "")))

@@ -99,6 +99,9 @@ class Distribution(Struct, frozen=True):
         return sum(bucket.count for bucket in self.buckets)
 
 
+HOST = "host"  # the field of an event of a log: the machine that wrote the line, where the line states it
+
+
 class Event(Struct, frozen=True):
     """Something that happened: an Xid line, a CUDA error. `fields` are what was parsed out of it."""
 
@@ -139,6 +142,14 @@ class SourceQuery(Struct, frozen=True):
     at: float
 
 
+class MachineName(Struct, frozen=True):
+    """What a text says of the machine that `subject` is or is a part of: its name, and where it says so."""
+
+    subject: str
+    name: str
+    origin: Origin
+
+
 class CoverageStatus(StrEnum):
     """How much of one collector's source was read."""
 
@@ -176,6 +187,7 @@ class Evidence(Struct, frozen=True, dict=True):
     clipped: tuple[tuple[str, str], ...] = ()  # (event signal, subject)
     queries: tuple[SourceQuery, ...] = ()  # of readings that came from a database of metrics
     services: tuple[tuple[str, str], ...] = ()  # (subject, name of the service that it belongs to)
+    machines: tuple[MachineName, ...] = ()  # of a text of several machines, several for one subject
 
     @classmethod
     def merge(cls, parts: Iterable[Evidence]) -> Evidence:
@@ -196,6 +208,7 @@ class Evidence(Struct, frozen=True, dict=True):
             clipped=tuple(dict.fromkeys(x for part in seen for x in part.clipped)),
             queries=tuple(x for part in seen for x in part.queries),
             services=tuple(dict.fromkeys(x for part in seen for x in part.services)),
+            machines=tuple(x for part in seen for x in part.machines),
         )
 
     @cached_property

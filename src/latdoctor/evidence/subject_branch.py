@@ -34,6 +34,7 @@ def branch(evidence: Evidence, subject: str) -> Evidence:
         clipped=tuple(one for one in evidence.clipped if own(one[1])),
         queries=tuple(one for one in evidence.queries if own(one.subject)),
         services=tuple(one for one in evidence.services if own(one[0])),
+        machines=tuple(one for one in evidence.machines if own(one.subject)),
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from rich.cells import cell_len, set_cell_size
 
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.evidence.model import kind_of
 
 _NAME_WIDTH = 44
+_ADDRESS = re.compile(r":\d{1,5}\b")
 # Kinds of subjects that a cause can be limited to, the smallest part first.
 _PARTS = ("gpu", "engine", "container", "pod", "replica")
 
@@ -23,10 +26,13 @@ def part_of_service(cause: RankedCause, diagnosis: Diagnosis) -> str:
 
 
 def subject_name(subject: str) -> str:
-    """`GPU 1` of `gpu/1`, `replica 0` of `replica/0@127.0.0.1:8000`."""
+    """`GPU 1` of `gpu/1`, `GPU 1 of node-a` of `gpu/1@node-a`, `replica 0` of `replica/0@127.0.0.1:8000`."""
     kind, _, name = subject.partition("/")
-    name = name.partition("@")[0].removesuffix(".engine").removesuffix(".onnx")
-    return f"{_noun(kind)} {shortened(name)}" if name else subject
+    name, _, place = name.partition("@")
+    name = name.removesuffix(".engine").removesuffix(".onnx")
+    # A GPU is that of a machine only where there are several; an address is that of its exporter.
+    machine = f" of {shortened(place)}" if kind == "gpu" and place and not _ADDRESS.search(place) else ""
+    return f"{_noun(kind)} {shortened(name)}{machine}" if name else subject
 
 
 def _noun(kind: str) -> str:

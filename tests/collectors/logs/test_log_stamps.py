@@ -37,26 +37,38 @@ FORMS = {
     ),
     "kmsg": ("6,3964,206764307,-;nvidia-nvswitch2: open", LogLine("nvidia-nvswitch2: open", KERNEL, uptime=206.764307)),
     "kmsg with caller": ("4,1,5,-,caller=T7;x", LogLine("x", KERNEL, uptime=5e-6)),
-    "syslog": ("Feb 23 16:24:18 gpu-7 kernel: NVRM: x", LogLine("NVRM: x", KERNEL, unix(2025, 2, 23, 16, 24, 18))),
-    "syslog with priority": ("<4>Feb  3 16:24:18 gpu-7 kernel: x", LogLine("x", KERNEL, unix(2025, 2, 3, 16, 24, 18))),
+    "syslog": (
+        "Feb 23 16:24:18 gpu-7 kernel: NVRM: x",
+        LogLine("NVRM: x", KERNEL, unix(2025, 2, 23, 16, 24, 18), host="gpu-7"),
+    ),
+    "syslog with priority": (
+        "<4>Feb  3 16:24:18 gpu-7 kernel: x",
+        LogLine("x", KERNEL, unix(2025, 2, 3, 16, 24, 18), host="gpu-7"),
+    ),
     "syslog with both stamps": (
         "Feb 23 16:24:18 gpu-7 kernel: [ 1843.308145] NVRM: x",
-        LogLine("NVRM: x", KERNEL, unix(2025, 2, 23, 16, 24, 18), uptime=1843.308145),
+        LogLine("NVRM: x", KERNEL, unix(2025, 2, 23, 16, 24, 18), uptime=1843.308145, host="gpu-7"),
     ),
-    "syslog of last year": ("Dec 31 23:59:59 h kernel: x", LogLine("x", KERNEL, unix(2024, 12, 31, 23, 59, 59))),
-    "syslog on a leap day": ("Feb 29 00:00:00 h kernel: x", LogLine("x", KERNEL, unix(2024, 2, 29))),
+    "syslog of last year": (
+        "Dec 31 23:59:59 h kernel: x",
+        LogLine("x", KERNEL, unix(2024, 12, 31, 23, 59, 59), host="h"),
+    ),
+    "syslog on a leap day": ("Feb 29 00:00:00 h kernel: x", LogLine("x", KERNEL, unix(2024, 2, 29), host="h")),
     "journald short-iso": (
         "2025-02-23T16:24:18+0100 gpu-7 kernel: NVRM: x",
-        LogLine("NVRM: x", KERNEL, unix(2025, 2, 23, 15, 24, 18), zoned=True),
+        LogLine("NVRM: x", KERNEL, unix(2025, 2, 23, 15, 24, 18), zoned=True, host="gpu-7"),
     ),
-    "journald short-monotonic": ("[ 1843.308145] gpu-7 kernel: x", LogLine("x", KERNEL, uptime=1843.308145)),
+    "journald short-monotonic": (
+        "[ 1843.308145] gpu-7 kernel: x",
+        LogLine("x", KERNEL, uptime=1843.308145, host="gpu-7"),
+    ),
     "journald short-monotonic, application": (
         "[ 1843.308145] gpu-7 python[77]: x",
-        LogLine("x", APPLICATION, uptime=1843.308145, pid="77", process="python"),
+        LogLine("x", APPLICATION, uptime=1843.308145, pid="77", process="python", host="gpu-7"),
     ),
     "journald, application": (
         "Feb 23 16:24:18 gpu-7 vllm[123]: boom",
-        LogLine("boom", APPLICATION, unix(2025, 2, 23, 16, 24, 18), pid="123", process="vllm"),
+        LogLine("boom", APPLICATION, unix(2025, 2, 23, 16, 24, 18), pid="123", process="vllm", host="gpu-7"),
     ),
     "application, ISO with Z": (
         "2025-02-23T16:24:18Z boom",

@@ -13,6 +13,7 @@ from msgspec import structs
 from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
+from latdoctor.collectors.documents.prompts import machine_of
 from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split, unwrapped
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.documents.unrecognised import appearance, is_source_code
@@ -21,6 +22,7 @@ from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader,
 from latdoctor.collectors.logs.collector import parse as parse_log
 from latdoctor.collectors.logs.formats import decoded
 from latdoctor.collectors.logs.line_kinds import CANDIDATE
+from latdoctor.collectors.machine_identity import of_machine
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap, Origin
@@ -28,6 +30,7 @@ from latdoctor.gap_code import GapCode
 
 MAX_READ = 64 << 20  # bytes of one file
 _HEAD = 128 << 10
+_WRAPPING = 400  # characters in which a prompt or a fence may be before a document
 _PLACE = re.compile(r"line (\d+)")
 _GZIP = b"\x1f\x8b"
 
@@ -57,14 +60,34 @@ def _file(artifact: Artifact) -> Evidence:
     text = _text(artifact)
     document = unwrapped(text)
     whole = next((one for one in WHOLE if one.begins.search(document, 0, _HEAD)), None)
-    parts = [Part(whole, (document,), 1)] if whole else list(split(cleaned_lines(text), FORMATS))
+    lines = cleaned_lines(text[:_WRAPPING] if whole else text)
+    parts = [Part(whole, (document,), 1)] if whole else list(split(lines, FORMATS))
     only_prose = all(part.format is None for part in parts)
     program = only_prose and is_source_code(document)
-    found = [] if program else [one for part, further in _read(parts) for one in _part(part, artifact, further=further)]
+    found = [] if program else list(_shown(parts, artifact, lines))
     if not found:
         seen = appearance(head_of(artifact.content), decoded)
         raise SourceError(seen.what, where=artifact.source, next_step=seen.next_step)
     return _with_joined_gaps(Evidence.merge(found))
+
+
+def _shown(parts: Sequence[Part], artifact: Artifact, lines: Sequence[str]) -> Iterator[Evidence]:
+    """What each part shows, and of which machine where the prompt before it names one."""
+    shown = [
+        (found, machine_of(found, _before(part, lines), artifact.name))
+        for part, further in _read(parts)
+        for found in _part(part, artifact, further=further)
+    ]
+    several = len({machine.name for _, machine in shown if machine}) > 1
+    for found, machine in shown:
+        named = structs.replace(found, machines=(machine,)) if machine else found
+        yield of_machine(named, machine.name) if machine and several else named
+
+
+def _before(part: Part, lines: Sequence[str]) -> Sequence[str]:
+    """The lines before a part; before a document, which is numbered without its wrapping, what may be that."""
+    whole = part.format is not None and part.format.whole
+    return lines if whole else lines[: part.first_line - 1]
 
 
 def _with_joined_gaps(found: Evidence) -> Evidence:
@@ -183,6 +206,7 @@ def _parsed_log(part: Part, artifact: Artifact) -> Evidence:
         found,
         events=tuple(structs.replace(one, origin=_moved(one.origin, part.first_line)) for one in found.events),
         readings=tuple(structs.replace(one, origin=_moved(one.origin, part.first_line)) for one in found.readings),
+        machines=tuple(structs.replace(one, origin=_moved(one.origin, part.first_line)) for one in found.machines),
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from latdoctor.collectors.documents.prompts import machine_of_prompt
 from latdoctor.collectors.documents.text_format import TextFormat
 from latdoctor.collectors.logs import line_prefix
 
@@ -54,8 +55,13 @@ def cleaned_lines(text: str) -> list[str]:
 def split(lines: Sequence[str], formats: Sequence[TextFormat]) -> Iterator[Part]:
     """The parts in their order. Lines before the first, and those that interrupt a part, have no format."""
     current: TextFormat | None = None
-    begun = 0
+    begun, machine = 0, ""
     for number, line in enumerate(lines):
+        named = machine_of_prompt(line)
+        if named and named != machine:  # what follows is of another machine, whatever it is
+            if number > begun:
+                yield from _part(current, lines, begun, number)
+            current, begun, machine = None, number, named
         found = next((one for one in formats if one.begins.search(line)), None)
         if found is None and (current is None or not _ends(current, line)):
             continue

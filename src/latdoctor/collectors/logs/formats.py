@@ -24,6 +24,7 @@ _MOMENT = re.compile(
     r"|\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?\s?(?:Z|[+-]\d\d:?\d\d)?\]?"
     rf"|{MONTH}\s+\d{{1,2}} \d\d:\d\d:\d\d(?:\.\d{{1,9}})?"
 )
+_OF_HOST = re.compile(r"([\w.-]{1,253}): ")  # pdsh and clush; grep -H writes no space
 _QUOTES = re.compile(r"[\"'`‘’“”«»]")
 _SIGNS = re.compile(
     r"-|\||[FP]|std(?:out|err)|<\d{1,3}>1?|\[[^\]]{0,300}\]|kern(?:\.[a-z]{3,7})?"
@@ -47,8 +48,10 @@ def carried(text: str, line: LogLine, written_at: float) -> LogLine:
     moments = list(_MOMENT.finditer(text, 0, found.start()))
     inner = line_prefix.parse(text[moments[-1].start() :], written_at) if moments else line
     time, zoned = (line.time, line.zoned) if inner.time is None else (inner.time, inner.zoned)
+    of_host = _OF_HOST.match(before)
+    host = inner.host or line.host or (line_prefix.host_of(of_host[1]) if of_host else "")
     return replace(line, message=text[found.start() :], writer=KERNEL, time=time, zoned=zoned, uptime=inner.uptime,
-                   pid="", process="")  # fmt: skip
+                   pid="", process="", host=host)  # fmt: skip
 
 
 def _carries(before: str) -> bool:
@@ -230,7 +233,9 @@ def _journal(fields: Fields, text: str) -> LogLine:
     time = _microseconds(fields, *_REALTIMES)
     pid = "" if kernel else line_prefix.clean_line(str(fields.get("_PID") or "").encode())
     process = "" if kernel else line_prefix.clean_line(str(fields.get("SYSLOG_IDENTIFIER") or "").encode())
-    return LogLine(text, KERNEL if kernel else APPLICATION, time, time is not None, uptime, pid, process)
+    host = line_prefix.host_of(line_prefix.clean_line(str(fields.get("_HOSTNAME") or "").encode()))
+    writer = KERNEL if kernel else APPLICATION
+    return LogLine(text, writer, time, time is not None, uptime, pid, process, host)
 
 
 def _is_kernels(fields: Fields) -> bool:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from latdoctor.collectors.logs.line_kind import LineLocation
 from latdoctor.collectors.logs.line_prefix import LogLine
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Reading, Subject, Value
+from latdoctor.evidence.model import HOST, Event, Evidence, Gap, Origin, Reading, Subject, Value
 from latdoctor.evidence.redaction.redactor import without_secrets
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
@@ -69,6 +69,8 @@ class EventLines:
         }
         if at.line.uptime is not None:
             fields["uptime_s"] = at.line.uptime
+        if at.line.host:
+            fields[HOST] = at.line.host
         if at.line.time is not None and not at.line.zoned:
             fields["zone"] = "not given, read as UTC"
         text = clean(without_secrets(at.text), 2000)

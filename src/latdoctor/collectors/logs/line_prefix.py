@@ -45,14 +45,15 @@ _RELATIVE = re.compile(r"\[(?:\s*\+\d+\.\d{6}|[A-Z][a-z]{2}\s?\d{1,2} \d\d:\d\d)
 _CTIME = re.compile(rf"\[[^\W\d_]{{1,4}}\.? {MONTH}\s+\d{{1,2}} \d\d:\d\d:\d\d \d{{4}}\]")
 _DMESG_ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d,\d{6}[+-]\d\d:\d\d ")
 # Host, program, process, message id and structured data.
-_RFC_5424 = re.compile(r"\S{1,255} (\S{1,48}) (\S{1,128}) \S{1,32} (?:-|(?:\[(?:[^\]\\]|\\.){0,2000}\]){1,8}) ?(.*)")
+_RFC_5424 = re.compile(r"(\S{1,255}) (\S{1,48}) (\S{1,128}) \S{1,32} (?:-|(?:\[(?:[^\]\\]|\\.){0,2000}\]){1,8}) ?(.*)")
 # Apache's error log has dmesg -T's stamp, followed by a level: [Sun Feb 23 16:24:18 2025] [core:error] …
 _APACHE_LEVEL = re.compile(r"\[(?:\w+:)?(?:emerg|alert|crit|error|warn|notice|info|debug|trace\d)\]")
 _STREAM = re.compile(r"std(?:out|err) [FP] ")  # of the container runtime
 _LEVEL = r"(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRIT(?:ICAL)?|FATAL|ALERT|EMERG|PANIC|SEVERE)"
 _HOST_AND_TAG = re.compile(
-    rf"(?!(?i:{_LEVEL})\b)[^\s\[\](){{}}=|]{{1,255}} ([^\s:\[\]]{{1,128}})(?:\[(\d{{1,10}})\])?:(?: |$)(.*)"
+    rf"(?!(?i:{_LEVEL})\b)([^\s\[\](){{}}=|]{{1,255}}) ([^\s:\[\]]{{1,128}})(?:\[(\d{{1,10}})\])?:(?: |$)(.*)"
 )
+_HOST = re.compile(r"(?!localhost\b)(?=[\w.-]*[A-Za-z])[A-Za-z0-9][\w.-]{0,252}|\d{1,3}(?:\.\d{1,3}){3}")
 # `CUDA error: …` without a host and a program before it.
 _NO_PROGRAM = re.compile(r"(?i:errors?|failures?|warnings?|exceptions?|failed|fatal|code|status|traceback|memory)")
 # What stands before a time; each may follow another.
@@ -87,6 +88,12 @@ class LogLine:
     uptime: float | None = None
     pid: str = ""  # of the application that wrote the line
     process: str = ""
+    host: str = ""  # the machine that wrote the line, where a system log states it
+
+
+def host_of(text: str) -> str:
+    """The name of the machine that `text` is; empty where it is none that tells machines apart, such as localhost."""
+    return text if _HOST.fullmatch(text) else ""
 
 
 def clean_line(raw: bytes) -> str:
@@ -105,7 +112,7 @@ def parse(text: str, written_at: float) -> LogLine:
         return LogLine(found[2], KERNEL, uptime=int(found[1]) / 1e6)
     if found := _DECODED.match(text):
         inner = parse(found[1], written_at)
-        return LogLine(inner.message, KERNEL, inner.time, inner.zoned, inner.uptime)
+        return LogLine(inner.message, KERNEL, inner.time, inner.zoned, inner.uptime, host=inner.host)
     kernel = _of_kernel(text, written_at) if text.startswith("[") else None
     return kernel or _timed(text, written_at) or LogLine(text)
 
@@ -115,9 +122,12 @@ def _of_kernel(text: str, written_at: float) -> LogLine | None:
         # journalctl -o short-monotonic puts host and writer behind the same bracket.
         behind = _HOST_AND_TAG.match(found[2])
         uptime = float(found[1])
-        if behind and behind[2]:
-            return LogLine(behind[3], APPLICATION, uptime=uptime, pid=behind[2], process=behind[1])
-        return LogLine(behind[3] if behind and behind[1] == "kernel" else found[2], KERNEL, uptime=uptime)
+        if behind and behind[3]:
+            host = host_of(behind[1])
+            return LogLine(behind[4], APPLICATION, uptime=uptime, pid=behind[3], process=behind[2], host=host)
+        if behind and behind[2] == "kernel":
+            return LogLine(behind[4], KERNEL, uptime=uptime, host=host_of(behind[1]))
+        return LogLine(found[2], KERNEL, uptime=uptime)
     if found := _CTIME.match(text):
         stamp = stamp_at(text, 1, written_at)
         if stamp is not None:
@@ -212,7 +222,8 @@ def _timed(text: str, written_at: float, depth: int = _MOST_STAMPS) -> LogLine |
 
 def joined(outer: LogLine, inner: LogLine) -> LogLine:
     """The line of `inner`, whose time a carrier preceded with its own."""
-    found = replace(inner, pid=inner.pid or outer.pid, process=inner.process or outer.process)
+    process, host = inner.process or outer.process, inner.host or outer.host
+    found = replace(inner, pid=inner.pid or outer.pid, process=process, host=host)
     if outer.time is None or inner.time is None or inner.zoned:
         return found
     if not outer.zoned:
@@ -228,15 +239,18 @@ def _tagged(rest: str, line: LogLine) -> LogLine:
     found = _HOST_AND_TAG.match(rest)
     if not found:
         return line
-    process, pid, message = found[1], found[2] or "", found[3]
+    process, pid, message = found[2], found[3] or "", found[4]
     if not pid and _NO_PROGRAM.fullmatch(process):
         return line
+    # `name program: …` without a process is the form of many loggers too.
+    host = host_of(found[1]) if pid or process == "kernel" else ""
+    line = replace(line, host=host)
     if process != "kernel":
         return replace(line, message=message, pid=pid, process=process)
     inner = _UPTIME.match(message)  # rsyslog often keeps the kernel's own stamp
     if inner:
-        return LogLine(inner[2], KERNEL, line.time, line.zoned, uptime=float(inner[1]))
-    return LogLine(message, KERNEL, line.time, line.zoned)
+        return replace(line, message=inner[2], writer=KERNEL, uptime=float(inner[1]))
+    return replace(line, message=message, writer=KERNEL)
 
 
 def _rfc_5424(text: str, written_at: float) -> LogLine:
@@ -245,8 +259,9 @@ def _rfc_5424(text: str, written_at: float) -> LogLine:
     found = _RFC_5424.match(text, front.begin) if front else None
     if front is None or found is None:
         return _timed(text, written_at) or LogLine(text)
-    process, pid, message = found[1], found[2] if found[2].isdigit() else "", found[3]
-    stamp = front.stamp
+    process, pid, message = found[2], found[3] if found[3].isdigit() else "", found[4]
+    stamp, host = front.stamp, host_of(found[1])
     if process == "kernel":
-        return LogLine(message, KERNEL, stamp.time, stamp.zoned)
-    return LogLine(message, APPLICATION, stamp.time, stamp.zoned, pid=pid, process=process.removeprefix("-"))
+        return LogLine(message, KERNEL, stamp.time, stamp.zoned, host=host)
+    process = process.removeprefix("-")
+    return LogLine(message, APPLICATION, stamp.time, stamp.zoned, pid=pid, process=process, host=host)

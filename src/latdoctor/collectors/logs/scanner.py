@@ -37,13 +37,14 @@ from latdoctor.collectors.logs.patterns import (
 )
 from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
+from latdoctor.evidence.model import HOST, Event, Evidence, Gap, MachineName, Origin, Subject, Value
 from latdoctor.evidence.redaction.redactor import without_secrets
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
 MAX_EVENTS = 1000  # of one signal in one log
 _NAMES_THE_NEXT = 4  # lines within which "The NVIDIA GPU …" identifies the GPU that fell off the bus
+_MAX_HOSTS = 1000  # of one log
 _KINDS_SHOWN = 5
 _WHOLE = "pass the whole kernel log"
 # What a kernel log is searched for.
@@ -74,12 +75,15 @@ class LogScanner:
         self._lost: set[str] = set()  # signals with kinds of which no event was kept
         self._kills = OomKills()
         self._dead: set[str] = set()  # processes whose CUDA context is gone
+        self._hosts: dict[str, str] = {}  # the machines that wrote lines, and the place of the first of each
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
         self.nature = LogNature()
 
     def take(self, at: LineLocation, worth: bool, *, sampled: bool) -> None:
         """Process a line. `worth`: it contains words of interest; `sampled`: it is read whatever it contains."""
         self.nature.note(at.line, at.text, sampled=sampled)
+        if at.line.host and at.line.host not in self._hosts and len(self._hosts) < _MAX_HOSTS:
+            self._hosts[at.line.host] = at.place
         if self.coverage:
             self.coverage.note_time(at.line)
         if worth:
@@ -157,6 +161,8 @@ class LogScanner:
         self._counts[signal] += 1
         if at.line.uptime is not None:
             fields["uptime_s"] = at.line.uptime
+        if at.line.host:
+            fields[HOST] = at.line.host
         if at.line.time is not None and not at.line.zoned:
             fields["zone"] = "not given, read as UTC"
         self._events.append(
@@ -186,6 +192,9 @@ class LogScanner:
             ),
             gaps=self._gaps(),
             clipped=tuple(self._dropped),
+            machines=tuple(
+                MachineName(self._node, host, Origin(self._artifact.name, place)) for host, place in self._hosts.items()
+            ),
         )
 
     def _searched(self) -> tuple[str, ...]:
