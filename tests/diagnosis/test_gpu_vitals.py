@@ -51,3 +51,18 @@ def test_collectives_that_time_out_are_said(tmp_path: Path) -> None:
         "NumelOut=1, Timeout(ms)=30000) ran for 30007 milliseconds before timing out.\n"
     )
     assert "a collective operation (NCCL) timed out" in answer(tmp_path, line)
+
+
+def test_an_xid_without_an_address_has_no_empty_name(tmp_path: Path) -> None:
+    line = "XidCriticalError: Xid={} on Device={}, the device will go unhealthy."
+    for code, device in ((48, "GPU-0a1b2c3d-0000-1111-2222-333344445555"), (62, "MIG-7"), (48, "0")):
+        said = answer(tmp_path, f"I1120 10:00:00.000000 1 health.go:159] {line.format(code, device)}\n")
+        assert f"GPU {device}: Xid {code} (" in said, said
+
+
+def test_an_error_that_no_check_judges_is_said(tmp_path: Path) -> None:
+    lines = "2026-11-20 10:00:0{} ERROR worker: CUDA error: uncorrectable ECC error encountered\n"
+    said = answer(tmp_path, "2026-11-20 10:00:00 INFO start\n" + "".join(map(lines.format, range(1, 4))))
+    assert "3 CUDA errors (cudaErrorECCUncorrectable)" in said, said
+    assert "nothing wrong" not in said
+    assert "no CUDA error" not in said

@@ -63,6 +63,7 @@ class ReasonCode(StrEnum):
     UNSETTLED = "unsettled"  # measured, but a bound or too few samples leave it open
     DISABLED = "disabled"  # by an overlay of the site
     NOT_APPLICABLE = "not-applicable"
+    COVERED = "covered"  # the search found events that other findings judge
 
 
 class Confidence(StrEnum):

@@ -25,6 +25,7 @@ from latdoctor.conditions.evaluator import (
     show,
 )
 from latdoctor.diagnosis.codes import CheckStatus, ReasonCode
+from latdoctor.diagnosis.covered_reports import with_covered
 from latdoctor.diagnosis.result import Check, Reason
 from latdoctor.diagnosis.rule_schema import Finding, RuleSet
 from latdoctor.evidence.catalogue import SignalKind, catalogue
@@ -34,7 +35,7 @@ FIRED, CLEAR = CheckStatus.FIRED, CheckStatus.CLEAR
 NOT_EVALUATED, NOT_APPLICABLE = CheckStatus.NOT_EVALUATED, CheckStatus.NOT_APPLICABLE
 
 PLACE = re.compile(r"\{([\w.]+)(?::(\w+))?\}")  # {signal}, {slo.p99}, or {event signal:field}
-OPTIONAL = re.compile(r"\[([^\[\]]*)\]")  # left out where a place in it is unknown
+OPTIONAL = re.compile(r"\[([^\[\]]*)\]")  # left out where a place in it is unknown or empty
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Baseline(Provider):
 
 def judge(rules: RuleSet, facts: Facts, providers: tuple[Provider, ...]) -> tuple[Check, ...]:
     """Every finding of `rules` as a Check, in the order of their ids. `providers`: the sources that were not read."""
-    return tuple(_check(finding, facts, providers) for finding in rules.findings)
+    checks = [_check(finding, facts, providers) for finding in rules.findings]
+    return with_covered(checks, rules.finding, facts)
 
 
 def _check(finding: Finding, facts: Facts, providers: tuple[Provider, ...]) -> Check:
@@ -139,7 +141,7 @@ def _says(finding: Finding, subject: str, facts: Facts) -> str | None:
 
     def whole_or_nothing(match: re.Match[str]) -> str:
         places = [_part(finding, place[1], place[2], subject, facts) for place in PLACE.finditer(match[1])]
-        return "" if None in places else match[1]
+        return match[1] if all(places) else ""
 
     message = OPTIONAL.sub(whole_or_nothing, finding.message)
     parts = {match[0]: _part(finding, match[1], match[2], subject, facts) for match in PLACE.finditer(message)}

@@ -92,13 +92,14 @@ class Network:
     @classmethod
     def of(cls, rules: RuleSet, checks: Sequence[Check], temperature: float = TEMPERATURE) -> Network:
         """The network for one diagnosis; a cause all of whose specific findings do not apply is left out."""
-        status = {check.id: check.status for check in checks}
+        # What a search found, though for another finding to judge, is observed: it does apply to this target.
+        mute = {check.id for check in checks if check.status == NOT_APPLICABLE and not check.ln_lambda}
         causes = {
             cause.id: cause
             for cause in rules.causes
             if cause.status != CauseStatus.DEPRECATED
             and not cause.disabled
-            and any(rules.finding[f].specific and status.get(f) != NOT_APPLICABLE for f in cause.expects)
+            and any(rules.finding[f].specific and f not in mute for f in cause.expects)
         }
         by_id = {check.id: check for check in checks}
         ruled_out = frozenset(cause.id for cause in causes.values() if ruled_out_by(cause, rules, by_id))
@@ -308,7 +309,7 @@ class Network:
 
 
 def _observations(rules: RuleSet, checks: Sequence[Check]) -> tuple[Observation, ...]:
-    known = [check for check in checks if check.status in (FIRED, CLEAR) and check.ln_lambda != 0]
+    known = [check for check in checks if check.status in (FIRED, CLEAR, NOT_APPLICABLE) and check.ln_lambda != 0]
     known.sort(key=lambda check: check.id)
     totals: dict[str, float] = {}
     for check in known:

@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from latdoctor.diagnosis.codes import ReasonCode
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
-from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.diagnosis.result import Check, Diagnosis
 from latdoctor.diagnosis.rule_schema import SEVERITIES, RuleSet
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.bundle import Context
@@ -96,7 +97,8 @@ def run(case: RuleCase, rules: RuleSet) -> CaseResult:
 def _differences(case: RuleCase, diagnosis: Diagnosis) -> Iterable[str]:
     named = {cause.id for cause in diagnosis.causes if cause.named}
     shares = {cause.id: cause.probability for cause in diagnosis.causes}
-    status = {check.id: check.status for check in diagnosis.checks}
+    # A check that others cover does not hold; that is all a case says with `clear`.
+    status = {check.id: "clear" if _is_covered(check) else check.status for check in diagnosis.checks}
     wanted = {"fired": "fired", "clear": "clear", "unknown": "not-evaluated"}
     if "named" in case.expect and named != set(case.expect["named"]):
         shown = ", ".join(f"{name} {share:.2f}" for name, share in list(shares.items())[:4])
@@ -110,6 +112,10 @@ def _differences(case: RuleCase, diagnosis: Diagnosis) -> Iterable[str]:
                 yield f"{name} is {status.get(name, 'not a finding')}, expected {expected}"
     if case.verdict and diagnosis.verdict.level != case.verdict:
         yield f"verdict {diagnosis.verdict.level} ({diagnosis.verdict.message}), expected {case.verdict}"
+
+
+def _is_covered(check: Check) -> bool:
+    return any(reason.code == ReasonCode.COVERED for reason in check.reasons)
 
 
 def _file(path: Path, problems: list[Problem]) -> Iterable[RuleCase]:

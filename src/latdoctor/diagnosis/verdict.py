@@ -181,7 +181,7 @@ def _tier(name: str, checks: Sequence[Check]) -> Tier:
     def having(status: str) -> tuple[str, ...]:
         return tuple(check.id for check in checks if check.status == status)
 
-    looked = [check for check in checks if check.status in (FIRED, CLEAR)]
+    looked = [check for check in checks if check.status in (FIRED, CLEAR) or check.ln_lambda]
     if checks and all(check.status == NOT_APPLICABLE for check in checks):
         seen = TierCoverage.NOT_APPLICABLE
     elif not looked:

@@ -16,7 +16,7 @@ from latdoctor.diagnosis.engine_vitals import dated, engine_events, level_change
 from latdoctor.diagnosis.framework_vitals import framework_texts
 from latdoctor.diagnosis.gpu_vitals import gpu_events, gpu_numbers
 from latdoctor.diagnosis.result import Vital
-from latdoctor.evidence.model import Evidence, Reading, is_unknown, kind_of
+from latdoctor.evidence.model import Event, Evidence, Reading, is_unknown, kind_of
 
 Worst = Callable[[Sequence[float]], float]
 
@@ -132,6 +132,16 @@ _REPORTED = (
     "log.recompile",
     "log.recompile_limit",
 )
+# Errors that a log reports, whether or not a finding judges them.
+ERRORS = (
+    "log.xid",
+    "log.sxid",
+    "log.gpu_lost",
+    "log.cuda_error",
+    "log.driver_mismatch",
+    "log.oom_kill",
+    "log.dcgm_error",
+)
 _LEAST_PART = 0.01
 
 
@@ -222,11 +232,20 @@ def _happened(evidence: Evidence) -> Iterator[Vital]:
 
 
 def _searched(evidence: Evidence) -> Iterator[Vital]:
-    """How many events of each kind a log has, where it was searched for them."""
-    for signal in dict.fromkeys(signal for signal, _ in evidence.looked if signal.startswith("log.")):
-        subject = next(subject for name, subject in evidence.looked if name == signal)
-        count = len(evidence.events_by_signal.get(signal, ()))
-        yield Vital(signal, subject, float(count), str(count))
+    """How many events of each kind a log has: where it was searched for them, and where it has them anyway."""
+    searched = {signal: subject for signal, subject in reversed(evidence.looked) if signal.startswith("log.")}
+    found = {signal: events for signal in ERRORS if (events := evidence.events_by_signal.get(signal, ()))}
+    for signal in dict.fromkeys((*(name for name, _ in evidence.looked if name in searched), *found)):
+        events = found.get(signal) or evidence.events_by_signal.get(signal, ())
+        subject = searched.get(signal) or events[0].subject
+        yield Vital(signal, subject, float(len(events)), str(len(events)), _kinds(events))
+
+
+def _kinds(events: Sequence[Event]) -> str:
+    """`cudaErrorECCUncorrectable`, `79, 154`: what the first few kinds of `events` are called."""
+    named = (next((one.fields[key] for key in ("name", "code") if key in one.fields), "") for one in events)
+    kinds = list(dict.fromkeys(value if isinstance(value, str) else f"{value:g}" for value in named if value != ""))
+    return ", ".join([*kinds[:_MAX_PARTS], *([f"{len(kinds) - _MAX_PARTS} more"] if len(kinds) > _MAX_PARTS else [])])
 
 
 def _is_number(reading: Reading) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -303,7 +303,7 @@ def _tier_line(tier: Tier, checks: Mapping[str, Check], detailed: Set[str]) -> T
         clear=tuple(
             EvidenceLine(EvidenceKind.AGAINST, checks[name].message, details(checks[name])) for name in tier.clear
         ),
-        not_evaluated=_grouped(unseen),
+        not_evaluated=(*_grouped(unseen), *_covered(checks[name] for name in tier.not_applicable)),
         not_evaluated_with_sources=_grouped(
             (one for one in unseen if not (one.source_missing or _is_nowhere(one))), _MANY
         ),
@@ -321,6 +321,15 @@ def _grouped(checks: Iterable[Check], least: int = 1) -> tuple[str, ...]:
         reasons.setdefault(reason, []).append(check.id)
     ordered = sorted(reasons.items(), key=lambda item: (item[0] == _NOWHERE, -len(item[1])))
     return tuple(f"{reason} — hides {_some(names)}" for reason, names in ordered if len(names) >= least)
+
+
+def _covered(checks: Iterable[Check]) -> Iterator[str]:
+    """Checks whose search found what other checks judge, one line per reason."""
+    reasons: dict[str, list[str]] = {}
+    for check in checks:
+        if any(reason.code == ReasonCode.COVERED for reason in check.reasons):
+            reasons.setdefault(check.reason, []).append(check.id)
+    yield from (f"{reason} — not applicable: {_some(names)}" for reason, names in reasons.items())
 
 
 def _is_nowhere(check: Check) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.gap_code import GapCode
-from latdoctor.report import diagnosis_text, gpu_signs, time_scope
+from latdoctor.report import diagnosis_text, gpu_signs, log_signs, time_scope
 from latdoctor.report.vital_signs import IDLE, P99, RATES, file_noun, headline_latency, phrase
 from latdoctor.units import format_value
 
@@ -79,7 +79,8 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
     fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
     busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
     idle = busy is not None and not _is_over(busy, IDLE)
-    alarming = idle or bool(gpu_signs.reports(diagnosis)) or any(_is_alarming(one) for one in diagnosis.vitals)
+    reported = gpu_signs.reports(diagnosis) or log_signs.unjudged(diagnosis)
+    alarming = idle or bool(reported) or any(_is_alarming(one) for one in diagnosis.vitals)
     nothing = "no cause found" if fired or alarming else "nothing wrong found"
     noun = file_noun(diagnosis)
     active = any(one.signal.startswith(("trace.kernel", "kernel.")) for one in diagnosis.vitals)

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report import engine_signs, gpu_signs
+from latdoctor.report import engine_signs, gpu_signs, log_signs
 from latdoctor.report.text_utils import WIDTH, wrapped
 
 # How a vital sign is said; {} is its value with the unit.
@@ -152,15 +152,6 @@ HOST_ACTIVITY = {
 }
 # Vital signs that say by themselves that something is wrong: failures, restarts, and less ready than there should be.
 _BUSY, IDLE = 0.9, 0.5
-_LOGGED = {
-    "log.xid": "Xid",
-    "log.gpu_lost": "lost GPU",
-    "log.driver_mismatch": "driver mismatch",
-    "log.cuda_error": "CUDA error",
-    "log.oom_kill": "out-of-memory kill",
-    "log.dcgm_error": "DCGM error",
-    "log.sxid": "NVSwitch fault (SXid)",
-}
 # Shares that say something only where they are large.
 _MINOR = {"copy.time_share", "sync.idle_share", "launch.api_share", "upstream.retry_share"}
 _MINOR_BELOW = 0.01
@@ -236,7 +227,7 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     most = _DATED_LINES if any(one.since for one in signs) else _JOINED_LINES
     # The numbers of a load test are all that is known of it.
     yield from _joined(said, _CLIENT_LINES if best and best.signal.startswith("client.") else most)
-    if line := _logs(diagnosis):
+    for line in log_signs.lines(diagnosis):
         yield from wrapped(line, " ", "   ")[:2]
 
 
@@ -270,17 +261,6 @@ def _meaning(busy: float) -> str:
     if busy >= _BUSY:
         return ": the GPU is the limit, not the host"
     return ": most of the time it waits for work" if busy < IDLE else ""
-
-
-def _logs(diagnosis: Diagnosis) -> str:
-    """What the logs were searched for in vain; empty where none was read (a trace is searched for CUDA errors too)."""
-    if not any(
-        row.collector == "logs" and row.status in (CoverageStatus.READ, CoverageStatus.PARTLY)
-        for row in diagnosis.coverage
-    ):
-        return ""
-    absent = [_LOGGED[one.signal] for one in diagnosis.vitals if one.signal in _LOGGED and not one.value]
-    return f"the log has no {', no '.join(dict.fromkeys(absent))}" if absent else ""
 
 
 def file_noun(diagnosis: Diagnosis) -> str:

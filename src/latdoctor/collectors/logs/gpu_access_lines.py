@@ -147,6 +147,7 @@ def _plugin_xid(code: int, device: str) -> Iterator[Found]:
     gpu = device if device.startswith("GPU-") else ""
     fields: dict[str, Value] = {
         "code": float(code),
+        "device": device,
         "meaning": row.means,
         "bucket": row.action.name,
         "action": row.action.does,
