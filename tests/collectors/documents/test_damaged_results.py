@@ -19,7 +19,7 @@ from tests.cli.running import run
 
 FORMATS = (
     "ab", "aiperf*", "genai-perf*", "grafana*", "http-summary", "jaeger-traces", "k6*", "locust*", "mlperf-loadgen",
-    "oha-json", "otlp-traces", "perf-analyzer*", "prometheus-api", "serving-benchmark*", "tensorboard*", "triton-*",
+    "oha-json", "otlp-*", "perf-analyzer*", "prometheus-api", "serving-benchmark*", "tensorboard*", "triton-*",
     "trtllm*", "vegeta*", "wrk", "zipkin-traces",
 )  # fmt: skip
 CASES = sorted(path for name in FORMATS for path in (Path(__file__).parent / "cases").glob(f"{name}/*.txt"))
