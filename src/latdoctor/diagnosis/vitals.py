@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from latdoctor.conditions.evaluator import show
+from latdoctor.diagnosis.cluster_troubles import cluster_troubles
 from latdoctor.diagnosis.cluster_vitals import cluster_vitals
 from latdoctor.diagnosis.engine_vitals import dated, engine_events, level_changes
 from latdoctor.diagnosis.framework_vitals import framework_texts
@@ -150,6 +151,7 @@ def vitals(evidence: Evidence) -> tuple[Vital, ...]:
     return (
         *_singles(evidence),
         *gpu_numbers(evidence),
+        *cluster_troubles(evidence),
         *cluster_vitals(evidence),
         *_parts(evidence),
         *framework_texts(evidence),

@@ -26,7 +26,7 @@ def dated(diagnosis: Diagnosis, sign: Vital, phrase: str) -> str:
     """`phrase` with the time at which the sign moved: `53 waiting since 09:43:10 (0 before)`."""
     if sign.since is None:
         return phrase
-    return f"{phrase} since {_moment(diagnosis, sign.since)} ({sign.before} before)"
+    return f"{phrase} since {time_scope.moment(diagnosis, sign.since)} ({sign.before} before)"
 
 
 def _event(diagnosis: Diagnosis, sign: Vital) -> str:
@@ -34,11 +34,4 @@ def _event(diagnosis: Diagnosis, sign: Vital) -> str:
     words = one if sign.value == 1 else several.format(sign.shown)
     if sign.since is None:
         return words
-    return f"{words} {'at' if sign.value == 1 else 'since'} {_moment(diagnosis, sign.since)}"
-
-
-def _moment(diagnosis: Diagnosis, time: float) -> str:
-    """The time without its day where that is the day on which the evidence ends."""
-    moment, end = time_scope.utc_moment(time), diagnosis.evidence_window.end
-    same_day = end is not None and time_scope.utc_moment(end)[:10] == moment[:10]
-    return moment[11:19] if same_day else moment
+    return f"{words} {'at' if sign.value == 1 else 'since'} {time_scope.moment(diagnosis, sign.since)}"

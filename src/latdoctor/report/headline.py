@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.gap_code import GapCode
-from latdoctor.report import diagnosis_text, gpu_signs, log_signs, time_scope
+from latdoctor.report import cluster_signs, diagnosis_text, gpu_signs, log_signs, time_scope
 from latdoctor.report.vital_signs import IDLE, P99, RATES, file_noun, headline_latency, phrase
 from latdoctor.units import format_value
 
@@ -15,7 +15,6 @@ _FAILURES = frozenset(
     [
         "kube.unschedulable",
         "kube.probe_failed",
-        "kube.evicted",
         "log.engine_dead",
         "log.engine_timeout",
         "oom.requested",
@@ -24,7 +23,7 @@ _FAILURES = frozenset(
         "log.cpu_fallback",
     ]
 )
-_RESTARTS = frozenset({"pod.restarts", "client.error_ratio", "alloc.ooms"})
+_RESTARTS = frozenset({"pod.restarts", "container.oom_kills", "client.error_ratio", "alloc.ooms"})
 _READY = frozenset({"pod.ready", "node.ready", "workload.replicas_ready"})
 _MEAN = "latency.mean"
 _LATENCY = {*P99, "latency.mean", "client.latency.mean"}
@@ -79,7 +78,7 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
     fired = any(check.status == CheckStatus.FIRED for check in diagnosis.checks)
     busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
     idle = busy is not None and not _is_over(busy, IDLE)
-    reported = gpu_signs.reports(diagnosis) or log_signs.unjudged(diagnosis)
+    reported = gpu_signs.reports(diagnosis) or log_signs.unjudged(diagnosis) or cluster_signs.reports(diagnosis)
     alarming = idle or bool(reported) or any(_is_alarming(one) for one in diagnosis.vitals)
     nothing = "no cause found" if fired or alarming else "nothing wrong found"
     noun = file_noun(diagnosis)

@@ -126,3 +126,10 @@ def utc_moment(time: float) -> str:
         return datetime.datetime.fromtimestamp(time, tz=datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     except (OverflowError, ValueError, OSError):  # a source may contain any number
         return "at an impossible time"
+
+
+def moment(diagnosis: Diagnosis, time: float) -> str:
+    """The time without its day where that is the day on which the evidence ends."""
+    shown, end = utc_moment(time), diagnosis.evidence_window.end
+    same_day = end is not None and utc_moment(end)[:10] == shown[:10]
+    return shown[11:19] if same_day else shown

@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
-from latdoctor.report import engine_signs, gpu_signs, log_signs
+from latdoctor.report import cluster_signs, engine_signs, gpu_signs, log_signs
 from latdoctor.report.text_utils import WIDTH, wrapped
 
 # How a vital sign is said; {} is its value with the unit.
@@ -81,10 +81,19 @@ PHRASES = {
     "hpa.replicas": "autoscaler at {} replicas",
     "hpa.metric_ratio": "its metric at {} times the target",
     "kube.container_ended": "last end {}",
-    "kube.unschedulable": "no node has enough {}",
+    "kube.unschedulable": "no node {}",
     "kube.probe_failed": "failed probe: {}",
-    "kube.evicted": "evicted for want of {}",
     "workload.replicas_ready": "{} replicas ready",
+    "container.memory.used": "container memory {}",
+    "container.cpu.used": "container CPU {} processors",
+    "container.oom_kills": "{} processes killed for memory since the start",
+    "pod.memory.used": "pod memory {}",
+    "node.memory.used_ratio": "node memory {} used",
+    "node.cpu.used_ratio": "node CPU {} used",
+    "node.memory.requested_ratio": "{} of a node's memory requested",
+    "node.cpu.requested_ratio": "{} of its CPU requested",
+    "node.taints": "taints {}",
+    "quota.used_ratio": "quota {} used",
     "container.memory.limit": "memory limit {}",
     "container.cpu.limit": "CPU limit {} processors",
     "node.gpus_allocatable": "{} GPUs on the nodes",
@@ -214,6 +223,7 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     if not any(one.signal in RATES for one in singles):
         headline.add("request.count")
     shown = PHRASES.keys() - {*headline, "gpu.busy_ratio"}
+    yield from cluster_signs.lines(diagnosis)
     if reports := gpu_signs.reports(diagnosis):
         yield from wrapped(reports, " ", "   ")[:2]
     if events := engine_signs.events(diagnosis):

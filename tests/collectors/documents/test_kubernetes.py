@@ -151,10 +151,10 @@ def test_an_autoscaler_at_its_maximum_is_printed(tmp_path: Path) -> None:
     assert "autoscaler at 6 of 6 replicas · its metric at 8.2 times the target" in shown
 
 
-def test_a_limit_and_the_last_end_are_printed(tmp_path: Path) -> None:
+def test_a_limit_and_an_end_for_memory_are_printed(tmp_path: Path) -> None:
     path = next(one for one in CASES if one.stem == "pod-oom")
     shown = printed(tmp_path, path.read_text().partition("\n\n")[0])
-    assert "last end OOMKilled 137" in shown
+    assert "killed for memory (OOMKilled): model in reranker-5d7f9c6b44-h2m8v" in " ".join(shown.split())
     assert "memory limit 91.6 MiB" in shown
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from latdoctor.collectors.documents.kubernetes import SIGNALS
-from latdoctor.collectors.documents.kubernetes.describe import EVENT_ROW, lines_of, objects, read_object
+from latdoctor.collectors.documents.kubernetes.describe import EVENT_ROW, read_object
+from latdoctor.collectors.documents.kubernetes.described_lines import lines_of, objects
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.evidence.model import Evidence
@@ -39,7 +40,7 @@ _PARTS = (
 _SHOWN = (
     r"^\s*(?:State|Last State):\s+(?:Waiting|Running|Terminated)|^\s*Restart Count:|^\s*Type\s+Reason\s+Age"
     r"|^Min replicas:|^\s*(?:Normal|Warning)\s+[A-Z]\w+\s+\S|^Allocat|^Conditions:|^Pod Template:|^Node:\s"
-    r"|^\s*FirstSeen\s+LastSeen|^Replicas:\s+\d|^Kind:\s+[A-Z]\w+"
+    r"|^\s*FirstSeen\s+LastSeen|^Replicas:\s+\d|^Kind:\s+[A-Z]\w+|^\s*Resource\s+Used\s+Hard\s*$"
 )
 FORMAT = TextFormat(
     name="kubectl-describe",

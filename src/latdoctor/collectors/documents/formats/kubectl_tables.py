@@ -18,6 +18,7 @@ _WIDEST = 4000  # characters of a line
 _HEADINGS = (
     r"(?:NAMESPACE\s+)?NAME\s+URL\s+(?:READY|LATESTCREATED)\b",
     r"(?:NAMESPACE\s+)?NAME\s+(?:READY|STATUS|REFERENCE|DESIRED|CPU\(cores\)|GPUS?\b|nvidia\.com/gpu)",
+    r"(?:NAMESPACE\s+)?NAME\s+AGE\s+REQUEST\b",
     r"(?:NAMESPACE\s+)?POD\s+NAME\s+CPU\(cores\)",
     r"(?:NAMESPACE\s+)?LAST SEEN\s+(?:FIRST SEEN|TYPE|COUNT)\b",
 )

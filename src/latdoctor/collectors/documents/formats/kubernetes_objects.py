@@ -129,7 +129,9 @@ def _evidence(gathered: Gathered, *, read: bool) -> Evidence:
     return gathered.evidence()
 
 
-_READ_KINDS = r"(?:Pod|Node|Event|Deployment|StatefulSet|ReplicaSet|HorizontalPodAutoscaler|PodMetrics)(?:List)?"
+_READ_KINDS = (
+    r"(?:Pod|Node|Event|Deployment|StatefulSet|ReplicaSet|HorizontalPodAutoscaler|PodMetrics|ResourceQuota)(?:List)?"
+)
 _VERSIONS = r"(?:v1|apps/v1\w*|extensions/v1\w*|autoscaling/v\w+|events\.k8s\.io/v\w+|metrics\.k8s\.io/v\w+)"
 JSON = TextFormat(
     name="kubernetes-json",

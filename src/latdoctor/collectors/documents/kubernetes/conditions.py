@@ -13,6 +13,7 @@ from latdoctor.collectors.documents.kubernetes.quantities import moment
 from latdoctor.evidence.model import Value
 
 _GOOD = frozenset({"Ready"})
+_NETWORK = "NetworkUnavailable"
 _PRESSURE = re.compile(r"(Memory|Disk|PID)Pressure|OutOfDisk")
 
 
@@ -41,7 +42,11 @@ def put_node(
         if state == "True":
             fields = {"kind": kind}
             gathered.event("kube.node_pressure", subject, line, time=since, text=text, fields=fields, place=place)
-    elif state == "True":
+    elif state == "True" or name == _NETWORK:
+        if name == _NETWORK and state in ("True", "False"):
+            gathered.reading("node.network_unavailable", subject, float(state == "True"), line, place=place)
+        if state != "True":
+            return
         fields = {"reason": name}
         gathered.event("kube.warning", subject, line, time=since, text=f"{name} {text}", fields=fields, place=place)
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from msgspec import Struct
-
 from latdoctor.collectors.documents.kubernetes import conditions, containers, tables
 from latdoctor.collectors.documents.kubernetes.columns import Heading, heading, row
 from latdoctor.collectors.documents.kubernetes.containers import (
@@ -19,15 +17,19 @@ from latdoctor.collectors.documents.kubernetes.containers import (
     described_probe,
     put,
 )
+from latdoctor.collectors.documents.kubernetes.describe_node import read_node
+from latdoctor.collectors.documents.kubernetes.described_lines import (
+    DescribedLine,
+    conditions_in,
+    first_line,
+    next_key,
+)
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
-from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment, quantity
+from latdoctor.collectors.documents.kubernetes.quantities import moment, quantity
 
-_PAIR = re.compile(r"\s*([A-Za-z][^:]{0,60}?):(?:\s+(.*?))?\s*$")
 _CONTAINER = re.compile(r"\s*([a-z0-9](?:[-a-z0-9.]{0,61}[a-z0-9])?):\s*$")
-_CONDITION = re.compile(r"\s*([A-Z][\w./-]{0,80})\s+(True|False|Unknown)\b[ \t]*(.*)$")
 _RESOURCE = re.compile(r"\s*([a-z0-9][\w./-]*?):?\s+(\d\S*)(?:\s|$)")
-_GAP = re.compile(r"\s{2,}")
 _REPLICAS = re.compile(r"(\d{1,6}) (desired|updated|total|available|unavailable|current|ready)")
 _HPA_PODS = re.compile(r"\w+ pods")
 _EVENT_HEADING = re.compile(r"\s*(?:Type\s+Reason\s+Age|FirstSeen\s+LastSeen\s+Count\s+From)\s")
@@ -46,45 +48,6 @@ _OF_CONTAINER = frozenset(
 )  # fmt: skip
 _STARTS = frozenset({"Container ID", "Image", "Image ID", "Port", "Ports", "State", "Limits", "Command", "Args"})
 _JUST_ENDED = 300.0  # seconds: the longest wait of a crash loop, so the text is at most this much younger
-_HEARTBEAT = 60.0
-
-
-class DescribedLine(Struct, frozen=True):
-    """A line with its key and value, both empty where it is no pair."""
-
-    number: int
-    text: str
-    key: str = ""
-    value: str = ""
-
-
-def lines_of(text: Sequence[str], first: int = 0) -> list[DescribedLine]:
-    """The lines as pairs."""
-    found: list[DescribedLine] = []
-    for number, line in enumerate(text, first):
-        pair = _PAIR.match(line[:2000])
-        found.append(
-            DescribedLine(number, line, pair[1].strip(), (pair[2] or "").strip())
-            if pair
-            else DescribedLine(number, line)
-        )
-    return found
-
-
-def objects(lines: Sequence[DescribedLine]) -> Iterator[Sequence[DescribedLine]]:
-    """The lines of each object: it begins with its name, which other keys follow."""
-    starts = [
-        index
-        for index, line in enumerate(lines)
-        if line.key == "Name" and line.value and _next_key(lines, index) in ("Namespace", "Priority", "Roles", "Labels")
-    ]
-    for start, end in zip([0, *starts], [*starts, len(lines)], strict=True):
-        if any(line.text.strip() for line in lines[start:end]):
-            yield lines[start:end]
-
-
-def _next_key(lines: Sequence[DescribedLine], index: int) -> str:
-    return next((line.key for line in lines[index + 1 : index + 3] if line.text.strip()), "")
 
 
 def read_object(gathered: Gathered, lines: Sequence[DescribedLine]) -> None:
@@ -96,7 +59,9 @@ def read_object(gathered: Gathered, lines: Sequence[DescribedLine]) -> None:
     elif "Min replicas" in keys or "Reference" in keys:
         subject = _autoscaler(gathered, head, lines)
     elif keys & {"Roles", "Allocatable", "Allocated resources"}:
-        subject = _node(gathered, head, lines)
+        subject = read_node(gathered, head.get("Name", ""), head.get("Unschedulable", ""), lines)
+    elif any(_QUOTA_HEADING.match(line.text) for line in lines):
+        subject = _quota(gathered, head, lines)
     elif "Pod Template" in keys or "Replicas" in head:
         subject = _workload(gathered, head, lines)
     elif keys & {*_SECTIONS, "QoS Class", "Restart Count", "Last State", "State"} or "Node" in head:
@@ -121,10 +86,6 @@ def _names(head: Mapping[str, str]) -> tuple[str, str]:
     return head.get("Namespace", ""), head.get("Name", "") or "unnamed"
 
 
-def _first(lines: Sequence[DescribedLine], key: str) -> int:
-    return next((line.number for line in lines if line.key == key), lines[0].number)
-
-
 # Pods
 
 
@@ -136,7 +97,7 @@ def _pod(gathered: Gathered, head: Mapping[str, str], lines: Sequence[DescribedL
     if known:
         gathered.taken_at = min(gathered.taken_at, max(known) + _JUST_ENDED)
     subject = gathered.pod(*_names(head), "" if node in ("", "<none>") else node)
-    line = _first(lines, "Status")
+    line = first_line(lines, "Status")
     status = head.get("Status", "")
     if status:
         gathered.reading("pod.status", subject, head.get("Reason") or status, line)
@@ -150,7 +111,7 @@ def _pod(gathered: Gathered, head: Mapping[str, str], lines: Sequence[DescribedL
     restarts = [one.restarts for one in found if one.restarts is not None]
     if restarts:
         gathered.reading("pod.restarts", subject, sum(restarts), found[0].line)
-    for name, state, _, number in _conditions(lines):
+    for name, state, _, number in conditions_in(lines):
         if name == "Ready" and not status.startswith("Succeeded"):
             gathered.reading("pod.ready", subject, float(state == "True"), number)
         elif name == "PodScheduled" and state == "False":
@@ -173,7 +134,7 @@ def _containers(lines: Sequence[DescribedLine]) -> Iterator[ContainerFacts]:
         if not inside:
             continue
         name = _CONTAINER.match(line.text)
-        if name and _next_key(lines, index) in _STARTS:
+        if name and next_key(lines, index) in _STARTS:
             if facts is not None:
                 yield _with_states(facts, states)
             facts, states, block = ContainerFacts(name[1], line.number), {}, ""
@@ -227,58 +188,6 @@ def _with_states(facts: ContainerFacts, states: Mapping[str, Mapping[str, str]])
     return facts
 
 
-# Nodes
-
-
-def _node(gathered: Gathered, head: Mapping[str, str], lines: Sequence[DescribedLine]) -> str:
-    subject = gathered.node(head.get("Name", "") or "unnamed")
-    renewed = [time for line in lines if line.key == "RenewTime" and (time := moment(line.value)) is not None]
-    found = list(_conditions(lines))
-    if renewed and any(name == "Ready" and state == "True" for name, state, _, _ in found):
-        gathered.taken_at = min(gathered.taken_at, max(renewed) + _HEARTBEAT)
-    taints = _listed(lines, "Taints")
-    if taints:
-        gathered.reading("node.taints", subject, ", ".join(taints), _first(lines, "Taints"))
-    if head.get("Unschedulable") in ("true", "false"):
-        cordoned = float(head["Unschedulable"] == "true")
-        gathered.reading("node.unschedulable", subject, cordoned, _first(lines, "Unschedulable"))
-    for name, state, cells, number in found:
-        since = moment(cells[1]) if len(cells) > 1 else None
-        conditions.put_node(gathered, subject, name, state, " ".join(cells[2:]), number, since=since)
-    for signal, section in (("node.gpus_allocatable", "Allocatable"), ("node.gpus_requested", "Allocated resources")):
-        total, number = _gpus(lines, section)
-        gathered.reading(signal, subject, total, number)
-    return subject
-
-
-def _gpus(lines: Sequence[DescribedLine], section: str) -> tuple[float | None, int]:
-    """The sum of the accelerators in a section; None where it has none."""
-    found: list[float] = []
-    inside, at = False, lines[0].number
-    for line in lines:
-        if line.key == section:
-            inside, at = True, line.number
-        elif inside and line.key in ("Events", "System Info", "Allocated resources", "Capacity"):
-            break
-        elif inside and (resource := _RESOURCE.match(line.text)) and is_gpu(resource[1]):
-            number = quantity(resource[2])
-            found += [number] if number is not None else []
-    return (sum(found), at) if found else (None, at)
-
-
-def _listed(lines: Sequence[DescribedLine], key: str) -> list[str]:
-    """A value with its continuation lines, which have no key."""
-    found: list[str] = []
-    for line in lines:
-        if line.key == key:
-            found = [line.value] if line.value and line.value != "<none>" else []
-        elif found and line.text[:1].isspace() and not line.key and line.text.strip():
-            found.append(line.text.strip())
-        elif found:
-            break
-    return found
-
-
 # Workloads and autoscalers
 
 
@@ -288,12 +197,12 @@ def _workload(gathered: Gathered, head: Mapping[str, str], lines: Sequence[Descr
     kind = "replicaset" if owned.startswith("Deployment/") else "deployment" if "StrategyType" in keys else ""
     subject = gathered.workload(kind or ("statefulset" if "Update Strategy" in keys else "workload"), *_names(head))
     counts = {name: float(number) for number, name in _REPLICAS.findall(head.get("Replicas", ""))}
-    line = _first(lines, "Replicas")
-    for name in ("desired", "updated", "available", "ready"):
+    line = first_line(lines, "Replicas")
+    for name in ("desired", "updated", "available", "ready", "unavailable"):
         gathered.reading(f"workload.replicas_{name}", subject, counts.get(name), line)
     for one in _containers(lines):
         put(gathered, subject, one)
-    for name, state, cells, number in _conditions(lines):
+    for name, state, cells, number in conditions_in(lines):
         conditions.put_workload(gathered, subject, name, state, cells[0] if cells else "", "", number)
     return subject
 
@@ -322,11 +231,23 @@ def _autoscaler(gathered: Gathered, head: Mapping[str, str], lines: Sequence[Des
     if "Current CPU utilization" in head:
         text = f"{head['Current CPU utilization'].rstrip('%')}/{head.get('Target CPU utilization', '')}"
         text = text if text.startswith("<unknown>") else text.replace("/", "%/", 1)
-        tables.put_targets(gathered, subject, text, _first(lines, "Current CPU utilization"), "cpu")
-    for name, state, cells, number in _conditions(lines):
+        tables.put_targets(gathered, subject, text, first_line(lines, "Current CPU utilization"), "cpu")
+    for name, state, cells, number in conditions_in(lines):
         conditions.put_autoscaler(
             gathered, subject, name, state, cells[0] if cells else "", " ".join(cells[1:]), number
         )
+    return subject
+
+
+_QUOTA_HEADING = re.compile(r"\s*Resource\s+Used\s+Hard\s*$")
+_QUOTA_ROW = re.compile(r"\s*([a-z][\w./-]{0,120})\s+(\d\S{0,40})\s+(\d\S{0,40})\s*$")
+
+
+def _quota(gathered: Gathered, head: Mapping[str, str], lines: Sequence[DescribedLine]) -> str:
+    subject = gathered.workload("quota", *_names(head))
+    for line in lines:
+        if found := _QUOTA_ROW.match(line.text):
+            tables.put_quota(gathered, subject, found[1], found[2], found[3], line.number)
     return subject
 
 
@@ -359,20 +280,6 @@ def _custom(gathered: Gathered, head: Mapping[str, str], lines: Sequence[Describ
 
 
 # Conditions and events, of any object
-
-
-def _conditions(lines: Sequence[DescribedLine]) -> Iterator[tuple[str, str, Sequence[str], int]]:
-    """Name, status, the cells behind it, and the number of the line, for each condition in the text."""
-    inside = False
-    for line in lines:
-        if line.key == "Conditions":
-            inside = True
-            continue
-        found = _CONDITION.match(line.text) if inside else None
-        if found:
-            yield found[1], found[2], _GAP.split(found[3].strip()) if found[3].strip() else (), line.number
-        elif inside and line.key and not line.text[:1].isspace():
-            inside = False
 
 
 def _events(gathered: Gathered, lines: Sequence[DescribedLine], subject: str) -> None:

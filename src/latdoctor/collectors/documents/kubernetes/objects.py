@@ -25,6 +25,7 @@ from latdoctor.collectors.documents.kubernetes.schema import (
     PodSpec,
     PodStatus,
     ProbeSpec,
+    Quota,
     Workload,
 )
 
@@ -164,9 +165,13 @@ def _node(gathered: Gathered, raw: object, line: int) -> None:
         gathered.reading("node.taints", subject, ", ".join(taints) or None, line, place=place)
     if node.status is None:
         return
-    gpus = [quantity(value) for name, value in (node.status.allocatable or {}).items() if is_gpu(name)]
-    known = [number for number in gpus if number is not None]
-    gathered.reading("node.gpus_allocatable", subject, sum(known) if known else None, line, place=place)
+    for signal, resources in (
+        ("node.gpus_capacity", node.status.capacity),
+        ("node.gpus_allocatable", node.status.allocatable),
+    ):
+        counts = [quantity(value) for name, value in (resources or {}).items() if is_gpu(name)]
+        known = [number for number in counts if number is not None]
+        gathered.reading(signal, subject, sum(known) if known else None, line, place=place)
     for one in node.status.conditions or ():
         since = moment(one.last_transition_time or "")
         text = f"{one.reason or ''} {one.message or ''}"
@@ -191,8 +196,9 @@ def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
                 ("ready", status.ready_replicas),
                 ("available", status.available_replicas),
                 ("updated", status.updated_replicas),
+                ("unavailable", status.unavailable_replicas),
             ):
-                if kind != "replicaset" or name != "updated":
+                if kind == "deployment" or name in ("ready", "available") or (kind, name) == ("statefulset", "updated"):
                     gathered.reading(f"workload.replicas_{name}", subject, count or 0.0, line, place=place)
         for condition in status.conditions or ():
             conditions.put_workload(
@@ -286,6 +292,14 @@ def _pod_metrics(gathered: Gathered, raw: object, line: int) -> None:
             gathered.reading(f"container.{resource}.used", container, used, line, place=found.metadata.name)
 
 
+def _quota(gathered: Gathered, raw: object, line: int) -> None:
+    found = _typed(raw, Quota)
+    subject = gathered.workload("quota", found.metadata.namespace or "", found.metadata.name or "unnamed")
+    used = (found.status.used if found.status else None) or {}
+    for resource, most in ((found.status.hard if found.status else None) or {}).items():
+        tables.put_quota(gathered, subject, resource, used.get(resource, ""), most, line, found.metadata.name or "")
+
+
 _READERS: dict[str, Callable[[Gathered, Any, int], None]] = {
     "Pod": _pod,
     "Node": _node,
@@ -295,5 +309,6 @@ _READERS: dict[str, Callable[[Gathered, Any, int], None]] = {
     "HorizontalPodAutoscaler": _autoscaler,
     "Event": _event,
     "PodMetrics": _pod_metrics,
+    "ResourceQuota": _quota,
 }
 KINDS: Iterable[str] = tuple(_READERS)

@@ -158,6 +158,7 @@ class NodeStatus(Struct, frozen=True):
     """`status` of a node."""
 
     allocatable: Quantities | None = None
+    capacity: Quantities | None = None
     conditions: list[Condition] | None = None
 
 
@@ -167,6 +168,20 @@ class Node(Struct, frozen=True):
     metadata: Meta = Meta()
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
+
+
+class QuotaStatus(Struct, frozen=True):
+    """`status` of a ResourceQuota."""
+
+    hard: Quantities | None = None
+    used: Quantities | None = None
+
+
+class Quota(Struct, frozen=True):
+    """A ResourceQuota."""
+
+    metadata: Meta = Meta()
+    status: QuotaStatus | None = None
 
 
 class Template(Struct, frozen=True):
@@ -189,6 +204,7 @@ class WorkloadStatus(Struct, frozen=True, rename="camel"):
     ready_replicas: float | None = None
     available_replicas: float | None = None
     updated_replicas: float | None = None
+    unavailable_replicas: float | None = None
     conditions: list[Condition] | None = None
 
 

@@ -10,6 +10,7 @@ from latdoctor.collectors.documents.kubernetes.containers import Ended
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
 from latdoctor.collectors.documents.kubernetes.quantities import age, is_gpu, moment, occurrence, quantity
+from latdoctor.sanitize import clean
 
 Row = Mapping[str, str]
 _NONE = frozenset({"", "<none>", "<unset>", "<nil>", "-"})
@@ -214,6 +215,28 @@ def put_autoscaler(
         gathered.reading("hpa.at_maximum", subject, float(replicas >= most), line, place=place)
 
 
+_QUOTA = re.compile(r"([a-z][\w./-]{0,120}): ([^\s/,]{1,40})/([^\s/,]{1,40})")
+
+
+def quota(gathered: Gathered, row: Row, line: int) -> None:
+    """A row of `kubectl get quota`: what is used over what may be, of each resource."""
+    subject = gathered.workload("quota", row.get("namespace", ""), object_name(row.get("name", ""))[1])
+    for name, used, most in _QUOTA.findall(f"{row.get('request', '')}, {row.get('limit', '')}"):
+        put_quota(gathered, subject, name, used, most, line)
+
+
+def put_quota(
+    gathered: Gathered, subject: str, resource: str, used: object, most: object, line: int, place: str = ""
+) -> None:
+    """How much of a resource a quota's namespace uses, and how much it may use."""
+    now, limit = quantity(used), quantity(most)
+    labels = (("resource", clean(resource, 60)),)
+    gathered.reading("quota.used", subject, now, line, labels=labels, place=place)
+    gathered.reading("quota.limit", subject, limit, line, labels=labels, place=place)
+    if now is not None and limit:
+        gathered.reading("quota.used_ratio", subject, now / limit, line, labels=labels, place=place)
+
+
 def put_targets(gathered: Gathered, subject: str, text: str, line: int, name: str = "") -> None:
     """Metrics over their targets: `cpu: 85%/80%, memory: <unknown>/70%`; `name` where the text does not name them."""
     for number, found in enumerate(_TARGET.finditer(text), 1):
@@ -316,6 +339,7 @@ TABLES: tuple[tuple[frozenset[str], Callable[[Gathered, Row, int], None]], ...] 
     (frozenset({"name", "status", "age", "version"}), node),
     (frozenset({"name", "reference", "targets", "maxpods"}), autoscaler),
     (frozenset({"name", "cpu(cores)", "memory(bytes)"}), top),
+    (frozenset({"name", "age", "request"}), quota),
     (frozenset({"name", "url", "ready"}), service),
     (frozenset({"name", "generation", "ready", "reason"}), service),
     (frozenset({"name", "desired", "current"}), workload),
