@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.evidence.prefilter import Prefilter
-from latdoctor.evidence.redaction.patterns import NEEDLES, WORDS
+from latdoctor.evidence.redaction.patterns import FIELD_WORDS, NEEDLES, WORDS, fields, lowered
 from latdoctor.evidence.redaction.redactor import Redactor
 
 PRIVATE = [
@@ -63,6 +63,9 @@ PRIVATE = [
     "2001:db8:1:2:3:4:5:6",
     "pa\u017f\u017fword: x9",
     "to\u212aen=abc9",
+    "authorizat\u0131on: Basic dXNlcjpwYXNz",
+    "cuda release",
+    'password: "a b',
     "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----",
 ]
 PLAIN = [
@@ -88,6 +91,16 @@ def test_lines_are_redacted_as_the_whole_text_is(lines: list[str]) -> None:
     by_lines, whole = Redactor(b"key"), Redactor(b"key")
     assert by_lines.content(raw) == whole._content(raw)
     assert by_lines.counts == whole.counts
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(st.sampled_from(PRIVATE) | st.text(max_size=6), max_size=4).map(" ".join))
+def test_the_fields_of_the_words_in_a_line_find_what_all_fields_find(line: str) -> None:
+    low = lowered(line)
+    chosen = sum(1 << place for place, words in enumerate(FIELD_WORDS) if any(word in low for word in words))
+    found = fields(chosen).finditer(line) if chosen else ()
+    every = fields((1 << len(FIELD_WORDS)) - 1).finditer(line)
+    assert [(one.span(), one.lastgroup) for one in found] == [(one.span(), one.lastgroup) for one in every]
 
 
 @given(st.binary(max_size=400))

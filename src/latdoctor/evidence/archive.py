@@ -63,7 +63,7 @@ def pack(folder: Path, path: Path) -> None:
     with (
         path.open("wb") as raw,
         zstandard.ZstdCompressor(level=level, write_checksum=True).stream_writer(raw) as packed,
-        tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT) as archive,
+        tarfile.open(fileobj=packed, mode="w|", bufsize=_CHUNK, format=tarfile.PAX_FORMAT) as archive,
     ):
         for member in members:
             archive.add(member, arcname=str(member.relative_to(folder)), filter=_anonymous)

@@ -6,6 +6,8 @@ Each takes time that grows with the length of the text alone: repetitions are bo
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from functools import cache
 
 OWN = re.compile(r"(?:ip|mac|user|id|mail|prompt|value)-[0-9a-f]{8}(?:-\d+-characters)?|redacted")
 
@@ -39,39 +41,77 @@ _MAC = rf"{_HEX}{{2}}(?:(?::{_HEX}{{2}}){{5}}|(?:-{_HEX}{{2}}){{5}})"
 _ZONE = r"(?:%[\w.-]{1,32})?"
 _V6 = r"[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}"
 
-# Fields by their names. What gives nothing away but itself stands apart: `SECRETS` looks for no more than that.
+# Fields by their names. What gives nothing away but itself comes first: `SECRETS` looks for no more than that.
+# Each with words of which a text that it matches contains at least one, in lower case (`lowered`).
 _SECRET_FIELDS = (
-    rf"(?P<auth>authorization{_BETWEEN}\\?[\"']?(?:(?:Bearer|Basic|Digest|Token)\s+)?|Bearer\s+)"
-    r"(?P<auth_value>[a-z0-9._~+/=-]{8,4000})"
-    rf"|(?P<cookie>(?:set-)?cookie{_BETWEEN})(?P<cookie_value>[^\n\"']+)"
-    r"|(?P<key>sk-[a-z0-9_-]{16,200}|hf_[a-z0-9]{16,60}|gh[pousr]_[a-z0-9]{20,255}|AKIA[0-9A-Z]{16}"
-    r"|xox[abprs]-[a-z0-9-]{10,200}|glpat-[a-z0-9_-]{16,60}|AIza[a-z0-9_-]{30,60}|nvapi-[a-z0-9_-]{16,200}|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})"
-    rf"|(?P<flag>--(?:{_SECRETS}|{_PREFIXED})(?:=|[ \t]{{1,3}}))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
-    rf"|(?P<secret>(?:{_SECRETS}|{_PREFIXED}){_BETWEEN})(?P<secret_value>{_QUOTED}|{_WORD})"
+    (
+        ("authorization", "bearer"),
+        rf"(?P<auth>authorization{_BETWEEN}\\?[\"']?(?:(?:Bearer|Basic|Digest|Token)\s+)?|Bearer\s+)"
+        r"(?P<auth_value>[a-z0-9._~+/=-]{8,4000})",
+    ),
+    (("cookie",), rf"(?P<cookie>(?:set-)?cookie{_BETWEEN})(?P<cookie_value>[^\n\"']+)"),
+    (
+        ("sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox", "nvapi-", "eyj", "glpat-", "aiza"),
+        r"(?P<key>sk-[a-z0-9_-]{16,200}|hf_[a-z0-9]{16,60}|gh[pousr]_[a-z0-9]{20,255}|AKIA[0-9A-Z]{16}"
+        r"|xox[abprs]-[a-z0-9-]{10,200}|glpat-[a-z0-9_-]{16,60}|AIza[a-z0-9_-]{30,60}|nvapi-[a-z0-9_-]{16,200}"
+        r"|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})",
+    ),
+    (
+        ("key", "secret", "pass", "pwd", "token", "credential"),
+        rf"(?P<flag>--(?:{_SECRETS}|{_PREFIXED})(?:=|[ \t]{{1,3}}))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
+        rf"|(?P<secret>(?:{_SECRETS}|{_PREFIXED}){_BETWEEN})(?P<secret_value>{_QUOTED}|{_WORD})",
+    ),
 )
 _OTHER_FIELDS = (
-    rf"(?P<user>{_USER_NAMES}{_BETWEEN})(?P<user_value>{_QUOTED}|{_WORD})"
-    rf"|(?P<spoken>(?:{_LED_BY}\s{{1,3}})?user\s{{1,3}})(?P<spoken_value>{_NAME}|[\"']{_NAME}[\"']|\\\"{_NAME}\\\")"
-    rf"|(?P<accepted>(?:password|publickey|keyboard-interactive/pam)\s{{1,3}}for\s{{1,3}})(?P<accepted_value>{_NAME})(?=\sfrom\s)"
-    rf"|(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|\[(?:[\d,\s]|{_QUOTED})*+\])"
-    r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
-    r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
-    r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)"
-    r"|(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b"
-)
-_BEFORE = r"(?<![\w.-])"
-SECRETS = re.compile(rf"{_BEFORE}(?:{_SECRET_FIELDS})", re.IGNORECASE)
-# A line is looked at closely only where it holds one of the words below: most hold none.
-FIELDS = re.compile(rf"{_BEFORE}(?:{_SECRET_FIELDS}|{_OTHER_FIELDS})", re.IGNORECASE)
-WORDS = (
-    "authorization", "bearer", "cookie", "sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox",
-    "nvapi-", "eyj", "glpat-", "aiza", "key", "secret", "pass", "pwd", "token", "credential", "user", "customer",
-    "account", "client", "tenant", "member", "session", "conversation", "chat", "device_id", "device-id", "deviceid",
-    "phone", "mail", "first_name", "first-name", "firstname", "last_name", "last-name", "lastname", "full_name",
-    "full-name", "fullname", "ip_address", "ip-address", "ipaddress", "prompt", "completion", "content", "question",
-    "query", "answer", "input_", "inputs", "user input", "input text", "uid", "output_text", "generated_text",
-    "response_text", "utterance", "transcript", "@",
+    (
+        ("user", "customer", "account", "client", "tenant", "member", "session", "conversation", "chat", "uid",
+         "device_id", "device-id", "deviceid", "phone", "mail", "first_name", "first-name", "firstname", "last_name",
+         "last-name", "lastname", "full_name", "full-name", "fullname", "ip_address", "ip-address", "ipaddress"),
+        rf"(?P<user>{_USER_NAMES}{_BETWEEN})(?P<user_value>{_QUOTED}|{_WORD})"
+        rf"|(?P<spoken>(?:{_LED_BY}\s{{1,3}})?user\s{{1,3}})(?P<spoken_value>{_NAME}|[\"']{_NAME}[\"']|\\\"{_NAME}\\\")",
+    ),
+    (
+        ("password", "publickey", "keyboard-interactive"),
+        r"(?P<accepted>(?:password|publickey|keyboard-interactive/pam)\s{1,3}for\s{1,3})"
+        rf"(?P<accepted_value>{_NAME})(?=\sfrom\s)",
+    ),
+    (
+        ("prompt", "completion", "content", "question", "query", "answer", "input_", "inputs", "user_input",
+         "user input", "input text", "token_ids", "output_text", "generated_text", "response_text", "utterance",
+         "transcript"),
+        rf"(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|\[(?:[\d,\s]|{_QUOTED})*+\])"
+        r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
+        r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
+        r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)",
+    ),
+    (
+        ("@",),
+        r"(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b",
+    ),
 )  # fmt: skip
+_FIELDS = (*_SECRET_FIELDS, *_OTHER_FIELDS)
+FIELD_WORDS = tuple(words for words, _ in _FIELDS)
+WORDS = tuple(dict.fromkeys(word for words in FIELD_WORDS for word in words))
+# Letters of other scripts that are i and s where case is ignored; `lower` knows the one that is k.
+_FOLDED = str.maketrans({"\u0130": "i", "\u0131": "i", "\u017f": "s"})
+
+
+def _compiled(fields: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.-])(?:{'|'.join(fields)})", re.IGNORECASE)
+
+
+@cache
+def fields(chosen: int) -> re.Pattern[str]:
+    """The fields whose bit is set in `chosen`, in the order of `FIELD_WORDS`. Few are compared far faster than all."""
+    return _compiled(field for place, (_, field) in enumerate(_FIELDS) if chosen >> place & 1)
+
+
+def lowered(text: str) -> str:
+    """`text` in lower case, as the patterns of the fields compare it."""
+    return text.lower() if text.isascii() else text.translate(_FOLDED).lower()
+
+
+SECRETS = _compiled(field for _, field in _SECRET_FIELDS)
 PEM = (
     r"PRIVATE KEY-----",
     r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?P<pem_value>[^-]{1,20000})(?:-----END [A-Z ]{0,30}-----)?",
@@ -100,7 +140,7 @@ FORMS = tuple(
 # What must not stand behind a letter, a digit or one of these.
 STANDS_ALONE = {"uuid": "_.-", "v4": "_.-", "v6": ":_.-", "mac": ":_.-"}
 ADDRESS = re.compile(rf"(?<![\d.])(?P<v4>{_V4})(?![\d.])|(?<![\w:.])(?P<v6>{_V6})(?![\w:.])", re.IGNORECASE)
-VERSION = re.compile(r"(?:version|cudnn|release|\bv)\W{0,3}$", re.IGNORECASE)
+VERSION = re.compile(r"(?:version|cudnn|release|\bv)[^\w\n]{0,3}\Z", re.IGNORECASE)
 QUERY = re.compile(r"([?&;])([^=&;#\s]{1,200})=([^&;#\s]*)")
 IDENTIFIER = re.compile(
     r"\d{3,}|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f-]{27}|[^/@]{1,64}(?:@|%40)[^/@]{1,200}", re.IGNORECASE
@@ -143,7 +183,7 @@ def _needles() -> tuple[bytes, ...]:
         rf"bearer{space}|user{space}|(?:password|publickey|/pam){space}{{1,9}}for{space}",
         r"sk-[a-z0-9_-]{16}|hf_[a-z0-9]{16}|gh[pousr]_[a-z0-9]{20}|AKIA[0-9A-Z]{16}|xox[abprs]-[a-z0-9-]{10}"
         r"|glpat-[a-z0-9_-]{16}|AIza[a-z0-9_-]{30}|nvapi-[a-z0-9_-]{16}|eyJ[\w-]{8}",
-        r"\xe2\x84\xaa|\xc5\xbf",  # letters of other scripts that are k and s where case is ignored
+        r"\xe2\x84\xaa|\xc5\xbf|\xc4[\xb0\xb1]",  # letters of other scripts that are k, s and i where case is ignored
     )
     forms = (
         r"@",

@@ -18,12 +18,13 @@ import ipaddress
 import re
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from latdoctor.evidence.prefilter import Prefilter
 from latdoctor.evidence.redaction.patterns import (
     ADDRESS,
-    FIELDS,
+    FIELD_WORDS,
     FORMS,
     IDENTIFIER,
     LOGIN,
@@ -38,13 +39,16 @@ from latdoctor.evidence.redaction.patterns import (
     SECRETS,
     STANDS_ALONE,
     VERSION,
-    WORDS,
+    fields,
+    lowered,
 )
 
 HIDDEN = "redacted"  # stands where a credential stood
 _DIGITS = 8
 _REMEMBERED = 1 << 16  # addresses
+_SHORT = 2000  # characters
 _LINES = Prefilter(NEEDLES)
+_SIGNS = {sign: Prefilter((sign.pattern.encode(),)) for sign, _ in FORMS}
 
 
 class Redactor:
@@ -69,18 +73,23 @@ class Redactor:
         if "://" in text and "@" in text:  # before the rest of a login is taken for a mail address
             text, logins = LOGIN.subn(r"\1", text)
             self.counts.update({"secrets": logins} if logins else {})
-        low = text.lower()
-        words = [word for word in WORDS if word in low]
-        if words:
-            lines = text.splitlines(keepends=True)
-            text = "".join(self._fields(line) if any(w in line.lower() for w in words) else line for line in lines)
+        low = lowered(text)
+        groups = [(1 << place, found) for place, words in enumerate(FIELD_WORDS)
+                  if (found := [word for word in words if word in low])]  # fmt: skip
+        if groups:
+            text = "\n".join(self._line(line, groups) for line in text.split("\n"))
         for sign, form in FORMS:
-            if sign.search(text):
+            if _contains(sign, text):
                 text = form.sub(self._replace, text)
         return text
 
-    def _fields(self, line: str) -> str:
-        return FIELDS.sub(self._replace, line)
+    def _line(self, line: str, groups: Sequence[tuple[int, Sequence[str]]]) -> str:
+        """The fields of a line redacted, of the groups that a text around it has words of."""
+        low = lowered(line)
+        chosen = sum(bit for bit, words in groups if any(word in low for word in words))
+        if not chosen:
+            return line
+        return "".join(fields(chosen).sub(self._replace, part) for part in line.splitlines(keepends=True))
 
     def secrets(self, text: str) -> str:
         """`text` without its credentials, and with all else: it needs no key, and gives the same text everywhere."""
@@ -94,9 +103,17 @@ class Redactor:
         """A text artifact redacted. Bytes that are no UTF-8 stay as they are."""
         if PEM[0].encode() in raw:  # the one thing of several lines
             return self._content(raw)
+        spans = list(_LINES.lines(raw))
+        if not spans:
+            return raw
+        # All found at once: the patterns keep to a line, and what precedes each search happens once.
+        found = [raw[start:end] for start, end in spans]
+        lines = iter(self._content(b"\n".join(found)).split(b"\n"))
         parts, done = [], 0
-        for start, end in _LINES.lines(raw):
-            parts += [raw[done:start], self._content(raw[start:end])]
+        for (start, end), text in zip(spans, found, strict=True):
+            parts += [raw[done:start], next(lines)]
+            if b"\n" in text:  # a needle may reach into the next line
+                parts.append(b"".join([b"\n" + line for line in islice(lines, text.count(b"\n"))]))
             done = end
         return b"".join([*parts, raw[done:]])
 
@@ -259,6 +276,13 @@ class Redactor:
         if known != found[0]:
             self._count("addresses")
         return known
+
+
+def _contains(sign: re.Pattern[str], text: str) -> bool:
+    """RE2 is the faster of both, but in a short text its call takes longer than the search."""
+    if len(text) < _SHORT:
+        return sign.search(text) is not None
+    return _SIGNS[sign].search(text.encode("utf-8", "surrogateescape"))
 
 
 def without_secrets(text: str) -> str:
