@@ -66,3 +66,56 @@ def test_an_error_that_no_check_judges_is_said(tmp_path: Path) -> None:
     assert "3 CUDA errors (cudaErrorECCUncorrectable)" in said, said
     assert "nothing wrong" not in said
     assert "no CUDA error" not in said
+
+
+PMON = """\
+# gpu        pid  type    sm   mem   enc   dec   command
+# Idx          #   C/G     %     %     %     %   name
+    0       1200     C    64    31     -     -   serve
+    1       1300     C    12     4     -     -   train
+"""
+TOPOLOGY = """\
+        GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity
+GPU0     X      NV4     PIX     0-7             0
+GPU1    NV4      X      SYS     8-15            1
+NIC0    PIX     SYS      X
+"""
+NVLINK = """\
+GPU {}: Some GPU (UUID: GPU-0a1b2c3d-0000-1111-2222-33334444555{})
+         Link 0: 25 GB/s
+         Link 1: {}
+         Link 0: CRC Errors: {}
+"""
+LSPCI = """\
+41:00.0 3D controller: NVIDIA Corporation Device 2330 (rev a1)
+\tCapabilities: [60] Express (v2) Endpoint, MSI 00
+\t\tLnkCap:\tPort #0, Speed 32GT/s, Width x16, ASPM not supported
+\t\tLnkSta:\tSpeed {}GT/s, Width x{}
+\tKernel driver in use: nvidia
+"""
+
+
+def test_processes_and_links_are_said(tmp_path: Path) -> None:
+    assert "GPU time by process: serve on GPU 0 64 %, train on GPU 1 12 %" in answer(tmp_path, PMON)
+    said = answer(tmp_path, TOPOLOGY)
+    assert "slowest connection between GPUs: NV4" in said
+    assert "nearest network adapter: SYS" in said
+
+
+def test_links_that_are_worse_than_they_could_be_are_said(tmp_path: Path) -> None:
+    sound = NVLINK.format(0, 0, "25 GB/s", 0)
+    said = answer(tmp_path, sound)
+    assert "2 NVLinks up on each GPU" in said
+    assert "nothing wrong" in said
+    said = answer(tmp_path, sound + NVLINK.format(1, 1, "<inactive>", 7))
+    for part in ("1 of 2 NVLinks down on GPU 1", "7 NVLink errors on GPU 1", "no cause found"):
+        assert part in said, said
+    said = answer(tmp_path, LSPCI.format(8, 4))
+    for part in ("PCIe with 4 of 16 lanes on GPU 0000:41:00", "PCIe generation 3 of 5", "no cause found"):
+        assert part in said, said
+    assert "nothing wrong" in answer(tmp_path, LSPCI.format(8, 16)), "an idle link lowers its generation"
+
+
+def test_a_board_without_bridges_has_no_broken_links(tmp_path: Path) -> None:
+    lone = "GPU 0: Some GPU (UUID: GPU-0a1b2c3d-0000-1111-2222-333344445550)\n         Link 0: <inactive>\n"
+    assert "NVLinks down" not in answer(tmp_path, lone)

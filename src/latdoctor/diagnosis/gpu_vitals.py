@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.gpu_access import ACCESS_ERROR
-from latdoctor.evidence.model import Evidence
+from latdoctor.evidence.model import Event, Evidence, kind_of
 
+DIAGNOSTIC = "gpu.diagnostic_failed"
 # The gravest first. Nothing follows from the absence of one.
 EVENTS = (
     ACCESS_ERROR,
     "log.fabric_error",
-    "gpu.diagnostic_failed",
+    DIAGNOSTIC,
     "log.collective_timeout",
     "log.collective_error",
     "log.pcie_error",
@@ -27,7 +28,15 @@ _WITHOUT = {
     "gpu.sm_clock": "gpu.sm_clock_ratio",
     "gpu.memory_used": "gpu.memory_used_ratio",
 }
-_FURTHER = (*_WITHOUT, "gpu.memory_temperature", "gpu.memory_utilization", "offload.layer_share")
+_FURTHER = (
+    *_WITHOUT,
+    "gpu.memory_temperature",
+    "gpu.memory_utilization",
+    "gpu.sm_active",
+    "gpu.tensor_active",
+    "gpu.dram_active",
+    "offload.layer_share",
+)
 _TEXTS = ("gpu.name", "gpu.driver_version", "collective.network")
 _SLOW_CHANNELS = "NET/Socket"
 
@@ -36,12 +45,22 @@ def gpu_events(evidence: Evidence) -> Iterator[Vital]:
     """How many reports there are, of failed access of each kind, and when the first of them was made."""
     for signal in EVENTS:
         events = evidence.events_by_signal.get(signal, ())
-        kinds = dict.fromkeys(str(one.fields.get("kind", "")) for one in events)
+        kinds = dict.fromkeys(_kind(one) for one in events)
         groups = {kind: {kind} for kind in kinds} if signal == ACCESS_ERROR else {", ".join(filter(None, kinds)): kinds}
         for part, members in groups.items() if events else ():
-            own = [one for one in events if str(one.fields.get("kind", "")) in members]
+            own = [one for one in events if _kind(one) in members]
             times = [one.time for one in own if one.time is not None]
             yield Vital(signal, own[0].subject, float(len(own)), str(len(own)), part, min(times, default=None))
+
+
+def _kind(event: Event) -> str:
+    """What an event reports; of a diagnostic also on which GPU and why."""
+    kind = str(event.fields.get("kind", ""))
+    if event.signal != DIAGNOSTIC:
+        return kind
+    gpu = f" on GPU {event.subject.partition('/')[2]}" if kind_of(event.subject) == "gpu" else ""
+    reason = str(event.fields.get("reason", ""))
+    return f"{kind}{gpu}{f': {reason}' if reason else ''}"
 
 
 def gpu_numbers(evidence: Evidence) -> Iterator[Vital]:

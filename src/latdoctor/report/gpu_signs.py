@@ -5,6 +5,7 @@ from __future__ import annotations
 from latdoctor.diagnosis.gpu_vitals import EVENTS
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.gpu_access import AccessFailure
+from latdoctor.report.subject_names import subject_name
 
 _ACCESS = {
     AccessFailure.DRIVER_NOT_LOADED: "the GPU driver is not loaded",
@@ -33,6 +34,16 @@ _OTHERS = {
 }
 _NAMED = ("log.collective_error", "log.pcie_error", "gpu.diagnostic_failed")
 PHRASES = {
+    "gpu.peer_link": "slowest connection between GPUs: {}",
+    "gpu.nic_link": "slowest from a GPU to its nearest network adapter: {}",
+    "gpu.pcie.width": "PCIe with {} lanes",
+    "gpu.pcie.generation": "PCIe generation {}",
+    "gpu.nvlink.inactive_links": "{} NVLinks down",
+    "gpu.nvlink.active_links": "{} NVLinks up on each GPU",
+    "gpu.nvlink.errors": "{} NVLink errors",
+    "gpu.sm_active": "SMs active {}",
+    "gpu.tensor_active": "tensor cores active {}",
+    "gpu.dram_active": "device memory active {}",
     "gpu.power": "power {}",
     "gpu.sm_clock": "SM clock {}",
     "gpu.memory_used": "GPU memory {} used",
@@ -44,6 +55,24 @@ PHRASES = {
     "collective.network": "NCCL network {}",
     "collective.channels": "{} NCCL channels over sockets",
 }
+# Shares and amounts of several processes.
+PARTS = {
+    "gpu.process_memory": "GPU memory by process: {}",
+    "gpu.process_utilization": "GPU time by process: {}",
+    "gpu.process_memory_utilization": "memory bandwidth by process, in time: {}",
+}
+_PLACED = ("gpu.pcie.width", "gpu.pcie.generation", "gpu.nvlink.inactive_links", "gpu.nvlink.errors")
+_LOWERED = ("gpu.pcie.width", "gpu.nvlink.inactive_links")  # reported only where there is less than there could be
+
+
+def place(sign: Vital) -> str:
+    """` on GPU 3` of a link that is worse than it should be."""
+    return f" on {subject_name(sign.subject)}" if sign.signal in _PLACED and sign.subject.startswith("gpu/") else ""
+
+
+def is_alarming(sign: Vital) -> bool:
+    """Whether the sign of a link by itself says that something is wrong. An idle link lowers its generation."""
+    return sign.signal in _LOWERED or (sign.signal == "gpu.nvlink.errors" and bool(sign.value))
 
 
 def reports(diagnosis: Diagnosis) -> str:

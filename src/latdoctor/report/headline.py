@@ -93,7 +93,7 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
 
 def _is_alarming(sign: Vital) -> bool:
     """Whether a vital sign by itself says that something is wrong, though no rule names a cause for it."""
-    if sign.signal in _FAILURES:
+    if sign.signal in _FAILURES or gpu_signs.is_alarming(sign):
         return True
     if sign.signal in _RESTARTS:
         return _is_over(sign, 0)

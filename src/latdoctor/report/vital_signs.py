@@ -151,6 +151,7 @@ _PARTS = {
     "ncu.compute_throughput": "compute throughput over its peak: {}",
     "ncu.memory_throughput": "memory throughput over its peak: {}",
     "trace.rule_matches": "rows found by nsys analyze: {}",
+    **gpu_signs.PARTS,
 }
 HOST_ACTIVITY = {
     "none": "no CUDA call",
@@ -229,7 +230,7 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     if events := engine_signs.events(diagnosis):
         yield from wrapped(events, " ", "   ")[:2]
     signs = [one for one in singles if one.signal in shown and not _is_minor(one)]
-    said = [engine_signs.dated(diagnosis, one, phrase(one)) for one in signs]
+    said = [engine_signs.dated(diagnosis, one, phrase(one) + gpu_signs.place(one)) for one in signs]
     for signal, template in _PARTS.items():
         shares = [f"{_part_name(signal, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
         if shares and not (signal == "gap.host_share" and compute_bound):

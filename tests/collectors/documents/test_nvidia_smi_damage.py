@@ -16,7 +16,7 @@ from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence
 
 FOLDER = Path(__file__).parent / "cases"
-NAMES = ("nvidia-*", "lspci", "dcgmi")
+NAMES = ("nvidia-*", "lspci", "dcgmi*")
 CASES = sorted(path for name in NAMES for path in FOLDER.glob(f"{name}/*.txt"))
 _TOKENS = st.sampled_from(
     ["N/A", "ERR!", "[Unknown Error]", "-", "", "GPU is lost", "|", ",", "9" * 40, "-1", "\x00", "²"]

@@ -82,11 +82,16 @@ class GpuDevice(Struct, frozen=True):
 
 
 class GpuProcess(Struct, frozen=True, omit_defaults=True):
-    """A process that computes on a GPU; `memory` in bytes, None if the driver does not report it."""
+    """A process that computes on a GPU; `memory` in bytes, None if the driver does not report it.
+
+    `utilization` and `memory_utilization` are shares of time, as `nvidia-smi pmon` shows them.
+    """
 
     pid: int
     memory: float | None
     name: str = ""  # as texts show it; NVML itself gives none
+    utilization: float | None = None
+    memory_utilization: float | None = None
 
 
 class NvLink(Struct, frozen=True):

@@ -3,6 +3,7 @@
 from latdoctor.collectors.documents.formats import (
     apache_bench,
     dcgmi,
+    dcgmi_dmon,
     docker_state,
     genai_perf,
     grafana_csv,
@@ -53,6 +54,7 @@ from latdoctor.collectors.documents.text_format import TextFormat
 ALL: tuple[TextFormat, ...] = (
     apache_bench.TEXT,
     dcgmi.FORMAT,
+    dcgmi_dmon.FORMAT,
     docker_state.INSPECT,
     docker_state.TABLE,
     genai_perf.CSV,

@@ -85,6 +85,9 @@ def _values(speeds: dict[str, tuple[float, float]]) -> dict[str, float]:
     if speed in _GENERATIONS:
         values["gpu.pcie.generation"] = _GENERATIONS[speed]
     if "Cap" in speeds and speeds["Cap"][1] > 0:
+        values["gpu.pcie.width_max"] = speeds["Cap"][1]
+        if speeds["Cap"][0] in _GENERATIONS:
+            values["gpu.pcie.generation_max"] = _GENERATIONS[speeds["Cap"][0]]
         values["gpu.pcie.width_ratio"] = width / speeds["Cap"][1]
         if speed >= speeds["Cap"][0]:
             values["gpu.pcie.generation_ratio"] = 1.0
@@ -99,7 +102,8 @@ FORMAT = TextFormat(
     re.MULTILINE),
     read=read,
     provides=frozenset({
-        "gpu.pcie.width", "gpu.pcie.width_ratio", "gpu.pcie.generation", "gpu.pcie.generation_ratio", PCIE_ERROR,
+        "gpu.pcie.width", "gpu.pcie.width_max", "gpu.pcie.generation_max",
+        "gpu.pcie.width_ratio", "gpu.pcie.generation", "gpu.pcie.generation_ratio", PCIE_ERROR,
         GPU_LOST,
         ACCESS_ERROR,
     }),

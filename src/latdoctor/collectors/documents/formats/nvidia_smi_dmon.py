@@ -6,6 +6,7 @@ Without times the rows are samples of one moment, since the interval between the
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -128,15 +129,29 @@ def _date(text: str) -> float | None:
 
 
 def _processes(rows: Sequence[Row]) -> dict[int, tuple[GpuProcess, ...]]:
-    """The processes that each GPU has in any of the rows, by pid."""
-    found: dict[int, dict[int, GpuProcess]] = {}
+    """The processes that each GPU has in any of the rows, by pid: the memory last shown, the mean of their shares."""
+    found: dict[int, dict[int, list[Row]]] = {}
     for row in rows:
-        listed = found.setdefault(int(row["gpu"]), {})
-        pid, memory = number(row.get("pid")), number(row.get("fb"))
+        listed, pid = found.setdefault(int(row["gpu"]), {}), number(row.get("pid"))
         if not isinstance(pid, Unavailable):
-            held = None if isinstance(memory, Unavailable) else memory * (1 << 20)
-            listed[int(pid)] = GpuProcess(int(pid), held, row.get("command") or row.get("name") or "")
-    return {index: tuple(listed.values()) for index, listed in found.items()}
+            listed.setdefault(int(pid), []).append(row)
+    return {index: tuple(_process(pid, own) for pid, own in listed.items()) for index, listed in found.items()}
+
+
+def _process(pid: int, rows: Sequence[Row]) -> GpuProcess:
+    memory, busy, bandwidth = (_known(rows, column) for column in ("fb", "sm", "mem"))
+    return GpuProcess(
+        pid,
+        memory[-1] * (1 << 20) if memory else None,
+        rows[-1].get("command") or rows[-1].get("name") or "",
+        math.fsum(busy) / len(busy) / 100 if busy else None,
+        math.fsum(bandwidth) / len(bandwidth) / 100 if bandwidth else None,
+    )
+
+
+def _known(rows: Sequence[Row], column: str) -> list[float]:
+    values = [number(row.get(column)) for row in rows]
+    return [value for value in values if not isinstance(value, Unavailable)]
 
 
 FORMAT = TextFormat(

@@ -56,6 +56,7 @@ _PATHS: Mapping[str, tuple[Path, ...]] = {
     "temperature.gpu.tlimit": (("Temperature", "GPU T.Limit Temp"),),
     "temperature.gpu.tlimit.slowdown": (("Temperature", "GPU Slowdown T.Limit Temp"),),
     "temperature.memory": (("Temperature", "Memory Current Temp"),),
+    "temperature.memory.max": (("Temperature", "Memory Max Operating Temp"),),
     "power.draw": tuple(
         (power, key) for key in ("Instantaneous Power Draw", "Average Power Draw", "Power Draw") for power in _POWER
     ),
@@ -76,7 +77,9 @@ _PATHS: Mapping[str, tuple[Path, ...]] = {
     "retired_pages.double_bit.count": (("Retired Pages", "Double Bit ECC"),),
     "fabric.state": (("Fabric", "State"),),
     "fabric.status": (("Fabric", "Status"),),
-    "license_status": (("vGPU Software Licensed Product", "License Status"),),
+    "license_status": tuple(
+        (product, "License Status") for product in ("vGPU Software Licensed Product", "GRID Licensed Product")
+    ),
     "retired_pages.pending": (("Retired Pages", "Pending Page Blacklist"), ("Retired Pages", "Pending")),
     **{
         f"clocks_event_reasons.{name}": tuple((reasons, *path) for reasons in _REASONS)

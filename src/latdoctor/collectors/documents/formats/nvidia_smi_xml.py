@@ -45,6 +45,7 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
     "temperature.gpu.tlimit": ("temperature/gpu_temp_tlimit",),
     "temperature.gpu.tlimit.slowdown": ("temperature/gpu_temp_slow_tlimit_threshold",),
     "temperature.memory": ("temperature/memory_temp",),
+    "temperature.memory.max": ("temperature/gpu_temp_max_mem_threshold",),
     "power.draw": tuple(
         f"{power}/{name}" for name in ("instant_power_draw", "power_draw", "average_power_draw") for power in _POWER
     ),
@@ -67,7 +68,7 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
     "retired_pages.double_bit.count": ("retired_pages/double_bit_retirement/retired_count",),
     "fabric.state": ("fabric/state",),
     "fabric.status": ("fabric/status",),
-    "license_status": ("vgpu_software_licensed_product/license_status",),
+    "license_status": ("vgpu_software_licensed_product/license_status", "grid_licensed_product/license_status"),
     "retired_pages.pending": ("retired_pages/pending_retirement", "retired_pages/pending_blacklist"),
     **{f"clocks_event_reasons.{name}": tuple(f"{reasons}_{name}" for reasons in _REASONS) for name in REASONS},
 }

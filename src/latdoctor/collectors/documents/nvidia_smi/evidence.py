@@ -19,6 +19,7 @@ from latdoctor.collectors.nvml.samples import (
     MAX_GPUS,
     SCHEMA_VERSION,
     GpuDevice,
+    GpuProcess,
     GpuSample,
     Number,
     NvmlCode,
@@ -29,8 +30,13 @@ from latdoctor.collectors.nvml.samples import (
 from latdoctor.evidence.gpu_access import ACCESS_ERROR, AccessFailure
 from latdoctor.evidence.model import Event, Evidence, Reading, Series, Value, Window
 
-GPU_LOST, PROCESS_MEMORY, UNLICENSED = "log.gpu_lost", "gpu.process_memory", "gpu.vgpu_unlicensed"
-PROVIDES = frozenset({*SIGNALS, *FURTHER, ACCESS_ERROR, GPU_LOST, PROCESS_MEMORY, UNLICENSED})
+GPU_LOST, UNLICENSED = "log.gpu_lost", "gpu.vgpu_unlicensed"
+_OF_PROCESS: dict[str, Callable[[GpuProcess], float | None]] = {
+    "gpu.process_memory": lambda process: process.memory,
+    "gpu.process_utilization": lambda process: process.utilization,
+    "gpu.process_memory_utilization": lambda process: process.memory_utilization,
+}
+PROVIDES = frozenset({*SIGNALS, *FURTHER, *_OF_PROCESS, ACCESS_ERROR, GPU_LOST, UNLICENSED})
 _COUNTS = ("gpu.count", "gpu.count_expected")
 MAX_STATES = 200_000
 _MAX_PROCESSES = 64
@@ -138,9 +144,10 @@ def _further(index: int, states: Sequence[GpuState], section: Section) -> Eviden
             readings.append(Reading(signal, subject, value, origin, window))
     processes = states[-1].processes
     for process in () if isinstance(processes, Unavailable) else processes[:_MAX_PROCESSES]:
-        if process.memory is not None:
-            labels = (("process", process.name or str(process.pid)),)
-            readings.append(Reading(PROCESS_MEMORY, subject, process.memory, origin, window, labels))
+        labels = (("process", process.name or str(process.pid)),)
+        for signal, of_process in _OF_PROCESS.items():
+            if (share := of_process(process)) is not None:
+                readings.append(Reading(signal, subject, share, origin, window, labels))
     return Evidence(readings=tuple(readings))
 
 
