@@ -24,29 +24,6 @@ PAGES = HERE.parent / "dialects" / "pages"
 NAMES = tuple(prometheus_rules.files())
 DIALECTS = {dialect.id: dialect for dialect in shipped()}
 OWN = {"up", "latdoctor:slo_p99_seconds", "latdoctor:slo_error_ratio"}
-# Dialects without alert rules of their own so far: gateways, cluster exporters, and engines under other names.
-WITHOUT_ALERTS = {
-    "cadvisor",
-    "dynamo",
-    "envoy",
-    "ingress-nginx",
-    "istio",
-    "knative",
-    "kserve",
-    "kube-state-metrics",
-    "litellm",
-    "llama-cpp",
-    "lmdeploy",
-    "nim",
-    "openvino",
-    "sglang-router",
-    "sglang-underscore",
-    "tensorflow-serving",
-    "vllm-production-stack",
-    "vllm-ray",
-    "vllm-router",
-    "vllm-underscore",
-}
 TARGET = {"job", "instance"}  # Prometheus puts them on every sample
 # Pages of real servers among the samples, by the dialect that they speak.
 SAVED = {
@@ -75,8 +52,8 @@ UNSHOWN = {
 }
 
 
-def test_every_dialect_has_its_alerts_but_those_that_are_read_from_files_only() -> None:
-    assert set(NAMES) == set(DIALECTS) - WITHOUT_ALERTS
+def test_every_dialect_has_its_alerts() -> None:
+    assert set(NAMES) == set(DIALECTS)
     assert sorted(path.name.removesuffix(".test.yml") for path in HERE.glob("*.test.yml")) == sorted(NAMES)
 
 
