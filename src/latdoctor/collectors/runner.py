@@ -12,6 +12,7 @@ from itertools import groupby
 
 from latdoctor.background import BackgroundCall
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
+from latdoctor.collectors.clock_alignment import with_one_timeline
 from latdoctor.collectors.log_overlap import without_overlap
 from latdoctor.collectors.machine_identity import with_machines_apart
 from latdoctor.errors import SourceError
@@ -123,7 +124,8 @@ def parse_bundle(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evide
         gaps = [gap for part in (*read, parts[0]) for gap in part.gaps if gap.source == collector.name]
         coverage.append(_coverage(collector, len(own), read, gaps))
     sources = {artifact.name: artifact.source for artifact in bundle.artifacts}
-    return Evidence.merge(with_machines_apart(without_overlap(parts), sources)), tuple(coverage)
+    joined = with_machines_apart(with_one_timeline(without_overlap(parts)), sources)
+    return Evidence.merge(joined), tuple(coverage)
 
 
 def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:

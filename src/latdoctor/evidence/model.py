@@ -150,6 +150,19 @@ class MachineName(Struct, frozen=True):
     origin: Origin
 
 
+class LogClock(Struct, frozen=True):
+    """From when to when the lines of a log have times: with a zone, and without one as if they were UTC.
+
+    `ahead`: seconds that those without are ahead of UTC, which their evidence considers; None where the log does not
+    show it, so that they are taken as UTC.
+    """
+
+    origin: Origin
+    zoned: Window = Window()
+    local: Window = Window()
+    ahead: float | None = None
+
+
 class CoverageStatus(StrEnum):
     """How much of one collector's source was read."""
 
@@ -187,6 +200,7 @@ class Evidence(Struct, frozen=True, dict=True):
     clipped: tuple[tuple[str, str], ...] = ()  # (event signal, subject)
     queries: tuple[SourceQuery, ...] = ()  # of readings that came from a database of metrics
     services: tuple[tuple[str, str], ...] = ()  # (subject, name of the service that it belongs to)
+    clocks: tuple[LogClock, ...] = ()
     machines: tuple[MachineName, ...] = ()  # of a text of several machines, several for one subject
 
     @classmethod
@@ -208,6 +222,7 @@ class Evidence(Struct, frozen=True, dict=True):
             clipped=tuple(dict.fromkeys(x for part in seen for x in part.clipped)),
             queries=tuple(x for part in seen for x in part.queries),
             services=tuple(dict.fromkeys(x for part in seen for x in part.services)),
+            clocks=tuple(x for part in seen for x in part.clocks),
             machines=tuple(x for part in seen for x in part.machines),
         )
 

@@ -53,6 +53,7 @@ from latdoctor.collectors.base import (
     SourceReader,
 )
 from latdoctor.collectors.logs import log_blocks
+from latdoctor.collectors.logs.log_clock import ahead_within
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
@@ -177,7 +178,8 @@ class _Lines:
 def _read_lines(
     lines: Iterable[bytes], found: Recognised, requested: time_range.TimeRange | None, artifact: Artifact
 ) -> _Lines:
-    read = _Lines({form: RequestGatherer(requested) for form in found.forms}, [])
+    ahead = ahead_within(log_blocks.head(artifact.content), artifact.written_by)
+    read = _Lines({form: RequestGatherer(requested, ahead) for form in found.forms}, [])
     near: Timestamp | None = None  # of the lines before: some servers log requests without a time
     borrowing = timed = 0  # requests without a time of their own, and those of them in a record that has one
     for number, raw in enumerate(lines, 1):
@@ -230,8 +232,7 @@ def _event(
     named: dict[str, Value] = {"reason": str(error.failure)}
     named |= {name: clean(without_secrets(text), 200) for name, text in
               (("path", error.path), ("server", error.server)) if text}  # fmt: skip
-    place = Origin(artifact.name, f"line {number}")
-    time = error.time.time if error.time else None
+    place, time = Origin(artifact.name, f"line {number}"), error.time.time if error.time else None
     yield Event(ERROR_LINE, _server(artifact), place, named, time, clean(without_secrets(text), 2000))
 
 
@@ -257,12 +258,12 @@ def _completed(parts: Sequence[Evidence]) -> Evidence:
 def _evidence_of(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, *, pure: bool) -> Evidence:
     if missed := gathering.missed:
         # It was read but does not cover that time: a gap of its subject, so that checks stay unknown.
-        server = _server(artifact)
-        reason = f"{artifact.source}: {missed}"
+        server, reason = _server(artifact), f"{artifact.source}: {missed}"
         gap = Gap(NAME, reason, SIGNALS, server, _REACH, Origin(artifact.name), GapCode.STALE)
         return Evidence(subjects=(Subject(server),), gaps=(gap,))
     parts = [_of_replica(gathering, replica, artifact, form) for replica in gathering.by_replica]
-    return Evidence.merge([*parts, Evidence(gaps=tuple(_gaps(gathering, artifact, form, pure=pure)))])
+    gaps, clocks = _gaps(gathering, artifact, form, pure=pure), gathering.times.clocks(artifact.name)
+    return Evidence.merge([*parts, Evidence(gaps=tuple(gaps), clocks=clocks)])
 
 
 _TRIED_FOR_TIMES = 100  # requests whose line is searched for a time
@@ -281,10 +282,9 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
     if unit is not None:
         apply_unit(requests, unit)
         gathering.unit_unknown = 0
-        known = (
-            f"its durations have no unit: {'microseconds' if unit < 1e-3 else 'milliseconds'} by the order of its lines"
-        )
-        gaps.append(Gap(NAME, f"{artifact.source}: {known}", (), subject=server, code=GapCode.AMBIGUOUS))
+        known = f"{'microseconds' if unit < 1e-3 else 'milliseconds'} by the order of its lines"
+        reason = f"{artifact.source}: its durations have no unit: {known}"
+        gaps.append(Gap(NAME, reason, (), subject=server, code=GapCode.AMBIGUOUS))
     subject = f"replica/{replica}@{name}" if replica else server
     read, why = choose_segments(time_segments(requests))
     origin = Origin(artifact.name, _place(requests))

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
-from latdoctor.collectors.access_log.entry import AccessLogEntry
+from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
 from latdoctor.collectors.access_log.failures import FailureReason
+from latdoctor.collectors.logs.log_clock import LogTimes
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.sanitize import clean
 
@@ -97,8 +98,10 @@ class TimeSegment:
 class RequestGatherer:
     """Takes the entries of one log within the time range `past`. Mutable; used by `parse` only."""
 
-    def __init__(self, past: TimeRange | None = None) -> None:
+    def __init__(self, past: TimeRange | None = None, ahead: float | None = None) -> None:
         self.past = past
+        self._ahead = ahead  # seconds that times without a zone are ahead of UTC, if known
+        self.times = LogTimes(ahead)
         self.first: float | None = None  # time range of the log, including probes and excluded lines
         self.last: float | None = None
         self.untimed = 0  # requests without a time, which may be outside the time range
@@ -133,7 +136,18 @@ class RequestGatherer:
             self.untimed += 1
         return self.past is None or (entry.ended is not None and self.past.contains(entry.ended.time))
 
+    def _in_utc(self, entry: AccessLogEntry) -> AccessLogEntry:
+        """`entry` with its times in UTC, where the zone of those without one is known."""
+        if entry.ended is not None:
+            self.times.note(entry.ended.time, zoned=entry.ended.zoned)
+        if self._ahead is None or entry.ended is None or entry.ended.zoned:
+            return entry
+        started = entry.started and Timestamp(entry.started.time - self._ahead, entry.started.fine, zoned=True)
+        ended = Timestamp(entry.ended.time - self._ahead, entry.ended.fine, zoned=True)
+        return replace(entry, started=started, ended=ended)
+
     def take(self, entry: AccessLogEntry, raw: bytes, number: int) -> None:
+        entry = self._in_utc(entry)
         if not self._in_time_range(entry):
             return
         if entry.is_probe:

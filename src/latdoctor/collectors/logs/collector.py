@@ -36,6 +36,7 @@ from latdoctor.collectors.logs import NAME, SIGNALS, formats, log_blocks, log_so
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.logs.line_kinds import CANDIDATE, LINE_KINDS
 from latdoctor.collectors.logs.line_reading import LineReading
+from latdoctor.collectors.logs.log_clock import LogTimes, ahead_within
 from latdoctor.collectors.logs.log_source import LogSource
 from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
 from latdoctor.errors import SourceError
@@ -149,7 +150,8 @@ def _read_lines(artifact: Artifact, requested: time_range.TimeRange | None) -> E
     form = formats.form_of(head, artifact.source)
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested) if requested else None)
     kinds = [(kind, kind.of(artifact, requested)) for kind in LINE_KINDS]
-    lines = LineReading(scan, kinds, CANDIDATE, artifact.written_by, records=form == formats.RECORDS)
+    times = LogTimes(ahead_within(head, artifact.written_by) if form != formats.DOCUMENT else None)
+    lines = LineReading(scan, kinds, CANDIDATE, artifact.written_by, times, records=form == formats.RECORDS)
     missing = ""
     if form == formats.DOCUMENT:
         content, missing = _document(itertools.chain([head], blocks))
@@ -164,6 +166,7 @@ def _read_lines(artifact: Artifact, requested: time_range.TimeRange | None) -> E
         missing = f"{lines.unread} of its JSON records could not be read; they may contain events"
     complete = not artifact.name.endswith((log_source.PART, log_source.TAIL)) and not missing
     found = [scan.evidence(complete=complete), *(reader.evidence(complete=complete) for _, reader in kinds)]
+    found.append(Evidence(clocks=times.clocks(artifact.name)))
     if missing:
         code = GapCode.UNREADABLE if lines.unread else GapCode.TOO_LARGE
         step = "journalctl --all -o json" if lines.unread else "pass the part that covers the incident"

@@ -218,7 +218,7 @@ def _carried_record(raw: bytes, begin: int, written_at: float) -> tuple[str, Log
         return None
     fields = records.object_in(raw[begin:].rstrip())
     record = records.record_in(fields, written_at) if fields is not None else None
-    if record is None or b"\n" in record.message.strip(b"\n"):
+    if record is None or len(record.message.splitlines()) > 1:
         return None
     ((text, line),) = lines_of_record(record, written_at)
     if line.time is None and prefix:

@@ -13,6 +13,7 @@ from latdoctor.collectors.logs import formats, line_prefix
 from latdoctor.collectors.logs.candidates import MANY, Candidates
 from latdoctor.collectors.logs.line_kind import LineKind, LineLocation, LineReader
 from latdoctor.collectors.logs.line_prefix import MAX_LINE, LogLine
+from latdoctor.collectors.logs.log_clock import LogTimes
 from latdoctor.collectors.logs.scanner import LogScanner
 
 MAX_RECORD = 1 << 20  # bytes of a JSON record
@@ -33,9 +34,11 @@ class LineReading:
         kinds: Sequence[tuple[LineKind, LineReader]],
         candidate: Candidates,
         written_by: float,
+        times: LogTimes,
         *,
         records: bool,
     ) -> None:
+        self._times = times
         self._scan = scan
         self._kinds = kinds
         self._candidate = candidate
@@ -110,12 +113,13 @@ class LineReading:
         number = self._number + 1
         if worth:
             start = raw[:MAX_RECORD]
-            return LineLocation(number, *formats.line_of(start, self._written_by), raw=start)
+            text, line = formats.line_of(start, self._written_by)
+            return LineLocation(number, text, self._times.in_utc(line), raw=start)
         text = line_prefix.clean_line(raw[:MAX_LINE])
-        return LineLocation(number, text, line_prefix.parse(text, self._written_by))
+        return LineLocation(number, text, self._times.in_utc(line_prefix.parse(text, self._written_by)))
 
     def _parsed(self, raw: bytes) -> LogLine:
-        return line_prefix.parse(line_prefix.clean_line(raw[:MAX_LINE]), self._written_by)
+        return self._times.in_utc(line_prefix.parse(line_prefix.clean_line(raw[:MAX_LINE]), self._written_by))
 
     def _with_nearest(self, line: LogLine, view: bytes, start: int, looked: int) -> LogLine:
         """`line` with the time of the nearest line before it; each line is looked at once."""
@@ -126,7 +130,7 @@ class LineReading:
             begin = view.rfind(b"\n", 0, end - 1) + 1
             _, one = formats.line_of(view[begin : end - 1][:MAX_LINE], self._written_by)
             if one.time is not None:
-                self._nearest = (one, number - before)
+                self._nearest = (self._times.in_utc(one), number - before)
                 break
             end = begin
         if self._nearest is None or number - self._nearest[1] > NEAR:
@@ -140,7 +144,8 @@ class LineReading:
         try:
             if len(raw) > MAX_RECORD:
                 raise ValueError("record too long")
-            for text, line in formats.lines_of(raw, self._written_by):
+            for text, parsed in formats.lines_of(raw, self._written_by):
+                line = self._times.in_utc(parsed)
                 searched = line.message.encode("utf-8", "replace") + b"\n" + raw  # numbers may be in other fields
                 found = LineLocation(self._number + 1, text, line, raw=raw)
                 self._pass_on(found, searched, self._candidate.search(searched), sampled)
@@ -150,7 +155,8 @@ class LineReading:
     def read_document(self, lines: Iterable[list[tuple[str, LogLine]]]) -> None:
         """Read a JSON document; its records are counted instead of lines."""
         for number, of_record in enumerate(lines, 1):
-            for text, line in of_record:
+            for text, parsed in of_record:
+                line = self._times.in_utc(parsed)
                 message = line.message.encode("utf-8", "replace")
                 found = LineLocation(number, text, line, "record")
                 self._pass_on(found, message, self._candidate.search(message), sampled=True)

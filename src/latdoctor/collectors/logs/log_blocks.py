@@ -27,6 +27,11 @@ def blocks(content: bytes | Path) -> Iterator[bytes]:
         yield from _whole_lines(_decoded(iter(lambda: file.read(BLOCK), b"")))
 
 
+def head(content: bytes | Path) -> bytes:
+    """The first block. Raises OSError."""
+    return next(blocks(content), b"")
+
+
 def sample(path: Path) -> bytes:
     """The beginning, the middle and the end of a file, cut at lines. Raises OSError."""
     size = path.stat().st_size
