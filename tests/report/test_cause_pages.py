@@ -18,6 +18,7 @@ from latdoctor.lab.telemetry.generate import INCIDENT_KINDS
 from latdoctor.report import reference_pages
 from latdoctor.report.explain import in_words, of_cause, of_finding, reason
 from latdoctor.report.reference_pages import can_judge
+from tests.cli.incident_cases import NONE, incident_cases
 from tests.diagnosis.small_rules import cause as cause_text
 from tests.diagnosis.small_rules import small_rules, written
 from tests.evidence.builders import condition
@@ -54,10 +55,11 @@ def test_every_limit_has_its_reason(finding: Finding) -> None:
 
 
 def test_every_cause_can_be_produced() -> None:
-    """Put into the reference server for real, or made as telemetry where it needs hardware."""
+    """Put into the reference server for real, made as telemetry where it needs hardware, or seen in an incident."""
     played = {truth.cause for name in names() for truth in find(name).causes}
     made = {kind.cause for kind in INCIDENT_KINDS if kind.cause}
-    assert {one.id for one in RULES.causes} == played | made
+    seen = {case.cause for case in incident_cases()} - {NONE}
+    assert {one.id for one in RULES.causes} == played | made | seen
 
 
 @by_cause

@@ -20,6 +20,8 @@ from latdoctor.detectors.onset import SIGNALS as SLOWING
 from latdoctor.detectors.periodicity import DERIVED as PULSES
 from latdoctor.detectors.quantiles import MEAN, QUANTILES
 from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
+from latdoctor.detectors.standstill import DERIVED as STALLS
+from latdoctor.detectors.standstill import SOURCES as STALL_SOURCES
 from latdoctor.detectors.tail_attribution import DERIVED as TAIL
 from latdoctor.detectors.tail_attribution import STAGE as STAGES
 from latdoctor.detectors.tail_bounds import LOWER, P99
@@ -48,6 +50,10 @@ def _quotients(available: SignalSet) -> SignalSet:
 def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalSet]:
     """Return a function that yields `gives` if all `needed` signals are available."""
     return lambda available: frozenset(gives) if available.issuperset(needed) else frozenset()
+
+
+def _standstill(available: SignalSet) -> SignalSet:
+    return frozenset(STALLS) if available & {*STALL_SOURCES} else frozenset()
 
 
 def _clients(available: SignalSet) -> SignalSet:
@@ -87,6 +93,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "neighbour_cpu": _when(TAKEN, OWN, "host.cpus", gives=(NEIGHBOURS,)),
     "client_excess_latency": _clients,
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
+    "standstill": _standstill,
     "latency_modes": _when(REQUESTS, gives=PEAKS),
     "latency_pulses": _when(REQUESTS, gives=PULSES),
     "tail_shares": _when(REQUESTS, STAGES, gives=(TAIL,)),

@@ -125,6 +125,7 @@ def _made(
         reason="; ".join(reason.message for reason in reasons),
         reasons=reasons,
         site=bool(finding.site),
+        outage=finding.outage,
     )
 
 

@@ -48,6 +48,7 @@ class Check(Struct, frozen=True):
     reason: str = ""  # why it was not evaluated, or not applicable: the messages of `reasons`
     reasons: tuple[Reason, ...] = ()
     site: bool = False  # whether a limit of the site replaced a shipped one
+    outage: bool = False  # where it fired, requests get no answer
 
     @property
     def source_missing(self) -> bool:

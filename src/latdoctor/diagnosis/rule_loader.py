@@ -126,6 +126,7 @@ def _finding(fields: Fields, area: str, problems: list[Problem]) -> Finding | No
         tier=fields.choice("tier", TIERS, "", required=kind == FindingKind.SPECIFIC),
         kind=kind,
         required=fields.flag("required"),
+        outage=fields.flag("outage"),
         severity=fields.choice("severity", SEVERITIES, ""),
         usual=fields.scalar("usual", parse_share, 0.0, required=kind != FindingKind.SPECIFIC),
         group=fields.text("group"),

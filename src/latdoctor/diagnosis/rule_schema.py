@@ -43,6 +43,7 @@ class Finding:
     kind: FindingKind = FindingKind.SPECIFIC
     required: bool = False  # an essential of its tier: without it nothing is called healthy
     severity: str = ""
+    outage: bool = False  # where it holds, requests get no answer: it is user impact by itself
     usual: float = 0.0  # what a cause that is silent about this symptom is taken to expect
     group: str = ""
     not_applicable_when: Condition | None = None

@@ -123,7 +123,7 @@ def _standing(checks: Sequence[Check]) -> UserImpact:
 
     A deep queue is no harm while P99 is seen to be within the SLO.
     """
-    symptoms = [check for check in checks if check.kind != FindingKind.SPECIFIC]
+    symptoms = [check for check in checks if check.outage or check.kind != FindingKind.SPECIFIC]
     fired = [check for check in symptoms if check.status == FIRED]
     if any(check.severity for check in fired):
         return HURTING

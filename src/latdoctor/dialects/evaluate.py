@@ -35,7 +35,7 @@ def evaluate(view: DialectView, rule: Rule) -> RuleResult | MissingSamples:
     absent = [term for term in _all_terms(rule) if _absent(view, rule, term)]
     if absent:
         return MissingSamples(tuple(_absence(view, term) for term in absent))
-    if rule.kind in (RuleKind.SLOPE, RuleKind.RATE, RuleKind.RATIO, RuleKind.HISTOGRAM):
+    if rule.kind in (RuleKind.SLOPE, RuleKind.RATE, RuleKind.GROWTH, RuleKind.RATIO, RuleKind.HISTOGRAM):
         hindrance = _hindrance(view, rule)
         if hindrance:
             return {None: hindrance}
@@ -43,6 +43,7 @@ def evaluate(view: DialectView, rule: Rule) -> RuleResult | MissingSamples:
         RuleKind.GAUGE: gauges.gauge,
         RuleKind.SLOPE: _slope,
         RuleKind.RATE: _rate,
+        RuleKind.GROWTH: _growth,
         RuleKind.RATIO: _ratio,
         RuleKind.HISTOGRAM: _histogram,
         RuleKind.SUMMARY: gauges.summary,
@@ -87,7 +88,7 @@ def _hindrance(view: DialectView, rule: Rule) -> Unusable | None:
             GapCode.INSUFFICIENT,
             next_step="watch for longer (--window 60s)",
         )
-    if rule.kind in (RuleKind.SLOPE, RuleKind.RATE) and view.lone:
+    if rule.kind in (RuleKind.SLOPE, RuleKind.RATE, RuleKind.GROWTH) and view.lone:
         return Unusable("a rate needs two pages or a live window", GapCode.INSUFFICIENT, next_step=_TWO_PAGES)
     if rule.kind in (RuleKind.SLOPE, RuleKind.RATE) and view.window is None:
         return Unusable(
@@ -125,7 +126,21 @@ def _sums(parts: Sequence[tuple[str, Mapping[str, float | Unusable]]]) -> dict[s
 
 
 def _rate(view: DialectView, rule: Rule) -> RuleResult:
-    outcome: dict[str | None, RuleValue | Unusable] = {}
+    totals = _counted(view, rule)
+    return {s: one if isinstance(one, Unusable) else _per_second(view, rule, one) for s, one in totals.items()}
+
+
+def _growth(view: DialectView, rule: Rule) -> RuleResult:
+    totals = _counted(view, rule)
+    return {
+        s: one if isinstance(one, Unusable) else RuleValue(max(0.0, one), view.place(rule.terms), rule.note)
+        for s, one in totals.items()
+    }
+
+
+def _counted(view: DialectView, rule: Rule) -> dict[str, float | Unusable]:
+    """What the counters of a rate grew by, and the gauges of what is in flight with them."""
+    outcome: dict[str, float | Unusable] = {}
     for subject, grown in _by_subject(view, rule, rule.terms).items():
         total = grown
         for term in rule.held:
@@ -134,7 +149,7 @@ def _rate(view: DialectView, rule: Rule) -> RuleResult:
                 total = total if isinstance(total, Unusable) else change
                 break
             total += change
-        outcome[subject] = total if isinstance(total, Unusable) else _per_second(view, rule, total)
+        outcome[subject] = total
     return outcome
 
 

@@ -75,6 +75,7 @@ class RuleKind(StrEnum):
     GAUGE = "gauge"
     SLOPE = "slope"
     RATE = "rate"
+    GROWTH = "growth"
     RATIO = "ratio"
     HISTOGRAM = "histogram"
     SUMMARY = "summary"
@@ -196,6 +197,16 @@ class SubjectRule(Struct, frozen=True):
     apart: tuple[str, ...] = ()
 
 
+# What the counters of a rate grew by between the pages, and the mean of the time before them; see `standstill`.
+COUNTS: Mapping[str, str] = {
+    "arrival.rate": "arrival.count",
+    "completion.rate": "completion.count",
+    "output.token_rate": "output.token_count",
+    "input.token_rate": "input.token_count",
+}
+MEAN, PAST_MEAN = "latency.mean", "latency.past_mean"
+
+
 class Dialect(Struct, frozen=True):
     """One server or exporter. `idle` are samples that are all zero for an unused subject.
 
@@ -219,7 +230,10 @@ class Dialect(Struct, frozen=True):
     def signals(self) -> frozenset[str]:
         """Every signal that the dialect may yield."""
         direct = {options[0].signal for options in self.rules}
-        return frozenset(direct | {signal for bits in self.bits for signal, _ in bits.masks})
+        rates = {one.signal for options in self.rules for one in options if one.kind == RuleKind.RATE}
+        means = {one.signal for options in self.rules for one in options if one.kind == RuleKind.RATIO}
+        derived = {COUNTS[signal] for signal in rates if signal in COUNTS} | ({PAST_MEAN} if MEAN in means else set())
+        return frozenset(direct | derived | {signal for bits in self.bits for signal, _ in bits.masks})
 
     def speaks(self, page: MetricsPage) -> bool:
         """Whether `page` belongs to this dialect. A family declared without a sample counts."""

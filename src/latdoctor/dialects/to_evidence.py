@@ -10,6 +10,7 @@ from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleKind, RuleResult, RuleValue, Unusable
 from latdoctor.dialects.page_series import DialectView
+from latdoctor.dialects.standstill import counting_rules, past_mean_rules
 from latdoctor.evidence.model import (
     Bucket,
     Distribution,
@@ -44,6 +45,11 @@ def read_pages(dialect: Dialect, scrapes: Sequence[ScrapedPage], server: str, so
     for options in dialect.rules:
         for labels, narrowed in gathering.view.kept_apart(options):
             gathering.take(narrowed, labels)
+    for options in counting_rules(dialect):
+        gathering.take(options)
+    before = DialectView(dialect, tuple(scrapes[:1]), server)
+    for options in past_mean_rules(dialect):
+        gathering.take(options, view=before)
     for bits in dialect.bits:
         if gathering.view.present(bits.rule.terms[0]) is None:
             names = (str(bits.rule.terms[0]),)
@@ -68,12 +74,15 @@ class _EvidenceBuilder:
         self._troubles: dict[tuple[str, GapCode, str | None, str], list[str]] = {}
         self._unused: dict[str, tuple[list[str], list[str]]] = {}  # reason → signals, subjects
 
-    def take(self, options: Sequence[Rule], labels: Labels = ()) -> None:
-        """Use the first alternative with a value for a subject; otherwise report the first reason for its absence."""
+    def take(self, options: Sequence[Rule], labels: Labels = (), view: DialectView | None = None) -> None:
+        """Use the first alternative with a value for a subject; otherwise report the first reason for its absence.
+
+        `view`: some of the pages, where a rule is about these alone.
+        """
         merged: dict[str | None, tuple[RuleValue | Unusable, Rule]] = {}
         absent: list[str] = []
         for rule in options:
-            outcome = evaluate(self.view, rule)
+            outcome = evaluate(view or self.view, rule)
             if isinstance(outcome, MissingSamples):
                 absent.extend(outcome.names)
                 continue
@@ -127,7 +136,7 @@ class _EvidenceBuilder:
         first, last = self.view.scrapes[found.first], self.view.scrapes[found.last]
         since = "" if first is last else f", since {first.artifact}"
         origin = Origin(last.artifact, found.place + since)
-        covers_window = rule.kind in (RuleKind.SLOPE, RuleKind.RATE, RuleKind.RATIO, RuleKind.HISTOGRAM)
+        covers_window = rule.kind not in (RuleKind.GAUGE, RuleKind.SUMMARY, RuleKind.LABEL)
         lifetime = self.view.lone and covers_window
         window = Window(None if lifetime else first.at, last.at)
         if isinstance(found.value, Histogram):

@@ -34,16 +34,23 @@ def harm(diagnosis: Diagnosis) -> str:
     """What users suffer, in numbers, and since when; else what is known instead."""
     level = diagnosis.verdict.level
     signs = {one.signal: one for one in diagnosis.vitals}
-    numbers = [*_latency_phrase(diagnosis), *_load_phrases(signs, level)]
+    outage = _outage(diagnosis)
+    numbers = [*outage, *_latency_phrase(diagnosis), *_load_phrases(signs, level)]
     said = ", ".join([*numbers, *filter(None, [time_scope.since(diagnosis)])])
     if level == Level.INCONCLUSIVE:
         return _inconclusive(diagnosis, said)
-    if not numbers or not signs.keys() & _LATENCY:
+    if not numbers or not (outage or signs.keys() & _LATENCY):
         impact = next((cause.impact for cause in diagnosis.causes if cause.named), None)
         unmeasured = "user impact not measured" if impact == UserImpact.NOT_MEASURED else ""
         found = "condition found" if diagnosis.answer.kind == AnswerKind.NAMED else ""
         said = "; ".join(part for part in (said, found, unmeasured) if part)
     return said or _symptom(diagnosis)
+
+
+def _outage(diagnosis: Diagnosis) -> list[str]:
+    """Why requests get no answer, where they get none."""
+    fired = [check for check in diagnosis.checks if check.outage and check.status == CheckStatus.FIRED]
+    return [fired[0].message.partition(": ")[0]] if fired else []
 
 
 def _latency_phrase(diagnosis: Diagnosis) -> list[str]:

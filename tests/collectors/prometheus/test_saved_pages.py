@@ -48,7 +48,7 @@ def saved(tmp_path: Path) -> tuple[Path, Path]:
 
 def test_two_pages_of_one_kind_are_first_and_last_in_the_order_given(saved: tuple[Path, Path]) -> None:
     seen = read(*saved)
-    assert values(seen, "model/m@first") == {"latency.mean": 0.04}
+    assert values(seen, "model/m@first") == {"latency.mean": 0.04, "latency.past_mean": 0.01, "completion.count": 200.0}
     assert [bucket.count for bucket in seen.distributions[0].buckets] == [200.0, 0.0]
     assert "time between the saved pages" in seen.gaps_by_signal["completion.rate"][0].reason
     assert {subject.id for subject in seen.subjects} == {"server/first", "model/m@first"}

@@ -1,0 +1,61 @@
+"""A server that holds requests and gives nothing out stands still; one without requests does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from latdoctor.detectors.standstill import standstill
+from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+
+WINDOW = Window(100.0, 130.0)
+
+
+def stalls(window: Window = WINDOW, **values: float) -> dict[str, object]:
+    """The derived readings of one server; `_` stands for `.` in the names of signals."""
+    readings = tuple(
+        Reading(name.replace("__", "."), "model/a", value, Origin("page"), window) for name, value in values.items()
+    )
+    return {one.signal.removeprefix("stall."): one.value for one in standstill(Evidence(readings=readings)).readings}
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        pytest.param({}, {}, id="nothing-known"),
+        pytest.param(
+            {"output__token_count": 0, "completion__count": 0, "requests__running": 8, "queue__depth": 24},
+            {"requests": 32, "duration": 30},
+            id="tokens-and-requests-stand-still",
+        ),
+        pytest.param(
+            {"output__token_count": 90, "completion__count": 0, "requests__running": 8},
+            {"requests": 0, "arrivals": 0},
+            id="long-answers-come-out-token-by-token",
+        ),
+        pytest.param(
+            {"output__token_count": 0, "input__token_count": 9000, "requests__running": 1},
+            {"requests": 0, "arrivals": 0},
+            id="a-long-prompt-is-computed",
+        ),
+        pytest.param(
+            {"completion__count": 0, "queue__depth": 9, "latency__past_mean": 0.1},
+            {"requests": 9, "lengths": 300},
+            id="without-tokens-the-usual-length-counts",
+        ),
+        pytest.param(
+            {"completion__count": 0, "queue__depth": 9}, {"requests": 9}, id="without-a-usual-length-no-time-counts"
+        ),
+        pytest.param(
+            {"completion__count": 0, "arrival__count": 12}, {"requests": 12, "arrivals": 12}, id="what-came-counts"
+        ),
+        pytest.param({"output__token_count": 0, "requests__running": 0, "queue__depth": 0}, {}, id="no-load"),
+        pytest.param({"output__token_count": 0}, {}, id="requests-are-not-counted"),
+    ],
+)
+def test_nothing_comes_out_of_a_server_that_has_requests(values: dict[str, float], expected: dict[str, object]) -> None:
+    assert stalls(**values) == pytest.approx(expected)
+
+
+def test_without_times_no_duration_is_claimed() -> None:
+    found = stalls(Window(None, None), output__token_count=0, requests__running=8, arrival__count=12)
+    assert found == {"requests": 12, "arrivals": 12}
