@@ -54,10 +54,10 @@ class _Test:
 
 def _is_log(head: bytes) -> bool:
     from latdoctor.collectors.access_log.collector import recognise as recognise_access_log
-    from latdoctor.collectors.logs import formats
+    from latdoctor.collectors.logs import carriers, formats
     from latdoctor.errors import SourceError
 
-    head = formats.decoded(head)
+    head = b"".join(carriers.unwrapped([formats.decoded(head)]))
     if recognise_access_log(head).access_log:
         return True
     try:

@@ -78,7 +78,10 @@ class LineReading:
             elif line.time is not None:
                 self._nearest = (line, found.number)
                 looked = start
-            self._pass_on(replace(found, line=line), raw[:MAX_LINE], worth, sampled)
+            searched = raw[:MAX_LINE]
+            if len(raw) > MAX_LINE:  # the message of a long record may be behind it
+                searched += b"\n" + line.message.encode("utf-8", "replace")
+            self._pass_on(replace(found, line=line), searched, worth, sampled)
         self._number += view.count(b"\n", at)
 
     def _places(self, view: bytes, base: int) -> Iterator[tuple[int, int, bool, bool]]:
