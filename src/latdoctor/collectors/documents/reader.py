@@ -6,12 +6,14 @@ import contextlib
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from msgspec import structs
 
 from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.documents import NAME
+from latdoctor.collectors.documents.cut_json import complete_entries, complete_lines, is_cut
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
 from latdoctor.collectors.documents.prompts import machine_of
 from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split, unwrapped
@@ -33,6 +35,7 @@ _HEAD = 128 << 10
 _WRAPPING = 400  # characters in which a prompt or a fence may be before a document
 _PLACE = re.compile(r"line (\d+)")
 _GZIP = b"\x1f\x8b"
+_AGAIN = "take it again and write it to a file (COMMAND > FILE), to its end"
 
 
 def parse(artifacts: Sequence[Artifact]) -> Evidence:
@@ -151,13 +154,34 @@ def _part(part: Part, artifact: Artifact, *, further: bool) -> Iterator[Evidence
     content = _content(artifact) if part.format.binary else b""
     section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by, further, content)
     try:
-        yield part.format.read(section)
+        found = part.format.read(section)
     except ValueError as error:
-        reason = f"{artifact.source}: {part.format.title} from line {part.first_line} could not be read: {error}"
-        origin = Origin(artifact.name, f"line {part.first_line}")
-        yield Evidence(
-            gaps=(Gap(NAME, reason, tuple(sorted(part.format.provides)), origin=origin, code=GapCode.UNREADABLE),)
-        )
+        found = _in_part(part.format, section, error)
+    else:
+        if part.format.entries and section.text.rstrip()[-1:] not in "]}" and is_cut(section.text):
+            reason = f"{section.source}: {part.format.title} is cut in the middle: what is complete was read"
+            found = structs.replace(found, gaps=(*found.gaps, _damage(reason, section, (), _AGAIN)))
+    yield found
+
+
+def _in_part(form: TextFormat, section: Section, error: ValueError) -> Evidence:
+    """What the complete entries of a part show that is cut in the middle; a gap where there is none."""
+    readable = (form.whole or form.entries > 0) and not form.binary
+    cuts = (complete_entries(section.text, form.entries), complete_lines(section.text)) if readable else ()
+    for cut in filter(None, cuts):
+        with contextlib.suppress(ValueError):
+            found = form.read(replace(section, text=cut.text))
+            reason = f"{section.source}: {form.title} is cut in the middle: {cut.entries} entries read"
+            return structs.replace(found, gaps=(*found.gaps, _damage(reason, section, (), _AGAIN)))
+    if readable and is_cut(section.text):
+        what = f"is {form.title}, cut in the middle before its first complete entry"
+        raise SourceError(what, where=section.source, next_step=_AGAIN, code=GapCode.UNREADABLE)
+    reason = f"{section.source}: {form.title} from line {section.first_line} could not be read: {error}"
+    return Evidence(gaps=(_damage(reason, section, tuple(sorted(form.provides))),))
+
+
+def _damage(reason: str, section: Section, signals: tuple[str, ...], step: str = "") -> Gap:
+    return Gap(NAME, reason, signals, None, step, section.origin(), GapCode.UNREADABLE)
 
 
 def read_lines(

@@ -41,6 +41,8 @@ class TextFormat:
     repeats within a part (`-l`), also after an empty line.
     `cumulative`: later parts of a file repeat what earlier ones say, so only the last is read.
     `in_logs`: servers print it into their logs too, so that a log with such a part stays a log.
+    `entries`: how many levels of lists in a JSON document have entries that stand for themselves: one that is cut in
+    the middle is read up to its last complete entry there. With 0 only a document that is a list itself is.
     `binary`: the file is no text, and `read` takes its raw content.
     `read_together` reads several files of this format that belong together (two snapshots of counters).
     `quotes_logs`: messages in it, and text that follows it, may be lines of a log; failures in them are read too.
@@ -60,5 +62,6 @@ class TextFormat:
     repeats: bool = False
     cumulative: bool = False
     in_logs: bool = False
+    entries: int = 0
     binary: bool = False
     read_together: Callable[[Sequence[Section]], Evidence] | None = None

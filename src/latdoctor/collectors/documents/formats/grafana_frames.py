@@ -117,4 +117,5 @@ FORMAT = TextFormat(
     read=read,
     provides=frozenset(shipped_signals()) | panel_series.NAMES,
     whole=True,
+    entries=1,
 )

@@ -142,6 +142,7 @@ JSON = TextFormat(
     confirms=re.compile(rf'"kind":\s?"(?:{_READ_KINDS}|List)"'),
     read=read_json,
     provides=SIGNALS,
+    entries=1,
     repeats=True,
     quotes_logs=True,
 )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator, Mapping
 from typing import Protocol
 
+from msgspec import structs
+
+from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.nvidia_smi.evidence import PROVIDES, Machine, evidence_of
 from latdoctor.collectors.documents.nvidia_smi.fields import REASONS, Fields, GpuState
 from latdoctor.collectors.documents.nvidia_smi.values import MISSING, number, refusal, time_of, word
 from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.collectors.nvml.samples import GpuProcess, Unavailable
-from latdoctor.evidence.model import Evidence
+from latdoctor.evidence.model import Evidence, Gap
+from latdoctor.gap_code import GapCode
 
 _POWER = ("gpu_power_readings", "power_readings")
 _REASONS = ("clocks_event_reasons/clocks_event_reason", "clocks_throttle_reasons/clocks_throttle_reason")
@@ -73,6 +78,7 @@ _PATHS: Mapping[str, tuple[str, ...]] = {
     **{f"clocks_event_reasons.{name}": tuple(f"{reasons}_{name}" for reasons in _REASONS) for name in REASONS},
 }
 _DOCUMENT = re.compile(r"<nvidia_smi_log\b.*?</nvidia_smi_log>", re.DOTALL)
+_CUT = (3, 5, 6)  # expat: no element, or a token or character that does not end
 _LARGEST = 32 << 20  # characters of all documents
 _MOST_DOCUMENTS = 5000
 
@@ -81,6 +87,7 @@ class _Element(Protocol):
     def findtext(self, path: str) -> str | None: ...
     def iterfind(self, path: str) -> Iterator[_Element]: ...
     def get(self, name: str) -> str | None: ...
+    def remove(self, child: _Element) -> None: ...
     def __iter__(self) -> Iterator[_Element]: ...
     @property
     def tag(self) -> str: ...
@@ -89,19 +96,33 @@ class _Element(Protocol):
 
 
 def read(section: Section) -> Evidence:
-    """The state of every GPU in the documents. Raises ValueError where none is complete."""
-    roots = list(_roots(section.text[:_LARGEST]))
-    states = [state for root in roots for state in _states(root)]
+    """The state of every GPU in the documents; of one that is cut in the middle, what stands before the cut.
+
+    Raises ValueError where no GPU is listed.
+    """
+    text = section.text[:_LARGEST]
+    roots = list(_roots(text))
+    cut = _cut_root(text)
+    if cut is not None:
+        _without_open_section(cut)
+    states = [state for root in [*roots, *([cut] if cut is not None else [])] for state in _states(root)]
     if not states:
-        raise ValueError("no complete document in it lists a GPU")
-    head = roots[-1]
+        raise ValueError("no document in it lists a GPU")
+    head = roots[-1] if roots or cut is None else cut
     attached = number(head.findtext("attached_gpus"))
     machine = Machine(
         word(head.findtext("driver_version")),
         word(head.findtext("cuda_version")),
         None if isinstance(attached, Unavailable) else int(attached),
+        lists_all=bool(roots),
     )
-    return evidence_of(states, machine, section)
+    found = evidence_of(states, machine, section)
+    if cut is None:
+        return found
+    entries = len(list(cut.iterfind("gpu")))
+    reason = f"{section.source}: nvidia-smi -q -x is cut in the middle: {entries} GPUs read, the last in part"
+    gap = Gap(NAME, reason, (), None, "nvidia-smi -q -x > gpu.xml", section.origin(), GapCode.UNREADABLE)
+    return structs.replace(found, gaps=(*found.gaps, gap))
 
 
 def _roots(text: str) -> Iterator[_Element]:
@@ -119,6 +140,34 @@ def _roots(text: str) -> Iterator[_Element]:
         except (ParseError, DefusedXmlException) as error:
             raise ValueError(f"it is no well-formed XML: {error}") from error
         yield root
+
+
+def _cut_root(text: str) -> _Element | None:
+    """The last document with what stands before its cut; None where it is whole. Raises ValueError."""
+    from xml.etree.ElementTree import ParseError
+
+    from defusedxml.common import DefusedXmlException
+    from defusedxml.ElementTree import iterparse
+
+    begin = text.rfind("<nvidia_smi_log")
+    if begin < 0 or "</nvidia_smi_log>" in text[begin:]:
+        return None
+    root: _Element | None = None
+    try:
+        for _, element in iterparse(io.StringIO(text[begin:]), events=("start",)):
+            root = element if root is None else root
+    except (ParseError, DefusedXmlException) as error:
+        if getattr(error, "code", None) not in _CUT:
+            raise ValueError(f"it is no well-formed XML: {error}") from error
+    return root
+
+
+def _without_open_section(root: _Element) -> None:
+    """Drop the section of the last GPU in which the text ends: a part of a list of errors is no sum of them."""
+    gpus = list(root.iterfind("gpu"))
+    sections = list(gpus[-1]) if gpus else []
+    if sections:
+        gpus[-1].remove(sections[-1])
 
 
 def _states(root: _Element) -> Iterator[GpuState]:

@@ -23,4 +23,5 @@ FORMAT = TextFormat(
     read=read,
     provides=frozenset(shipped_signals()),
     whole=True,
+    entries=1,
 )

@@ -157,5 +157,6 @@ FORMAT = TextFormat(
     read=read,
     provides=traced_requests.SIGNALS,
     whole=True,
+    entries=1,
     read_together=read_together,
 )

@@ -129,4 +129,5 @@ JSON = TextFormat(
     read=read,
     provides=load_result.SIGNALS,
     whole=True,
+    entries=1,
 )

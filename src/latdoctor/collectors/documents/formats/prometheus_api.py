@@ -118,5 +118,6 @@ FORMAT = TextFormat(
     read=read,
     provides=frozenset(shipped_signals()),
     whole=True,
+    entries=2,  # series, and the points of one
     read_together=read_together,
 )

@@ -210,5 +210,6 @@ FORMAT = TextFormat(
     read=read,
     provides=_SIGNALS,
     whole=True,
+    entries=1,
     read_together=read_together,
 )
