@@ -29,12 +29,14 @@ _FOREIGN = re.compile(r"\b(?:client|network|disk|db|database|redis|dns|ping|gc|s
 
 @dataclass(frozen=True, slots=True)
 class ColumnMeaning:
-    """The signal of a column; `share`: percent or 0 to 1; `kind` of the subject; `seconds`: a duration."""
+    """The signal of a column; `share`: percent or 0 to 1; `kind` of the subject; `duration`: a time. `factor` makes
+    base units of values without a unit; None where the unit is not known."""
 
     signal: str
     kind: str = "server"
     share: bool = False
     duration: bool = False
+    factor: float | None = None
 
 
 _VALUES = (

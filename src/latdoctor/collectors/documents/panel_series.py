@@ -9,6 +9,7 @@ from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.level_changes import level_changes
 from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.metric_history import JUDGED
+from latdoctor.collectors.documents.panel_expressions import is_expression, meaning_of_expression
 from latdoctor.collectors.documents.panel_names import ColumnMeaning, meaning_of
 from latdoctor.collectors.documents.quantity_text import UNIT_SECONDS
 from latdoctor.collectors.documents.text_format import Section
@@ -40,9 +41,11 @@ def evidence(section: Section, columns: Mapping[str, Cells]) -> Evidence:
     readings, series, gaps = [], [], []
     subjects: dict[str, None] = {}
     for name, cells in columns.items():
-        meaning = meaning_of(name)
+        expression = is_expression(name)
+        meaning = meaning_of_expression(name) if expression else meaning_of(name)
         if meaning is None or meaning.signal not in catalogue():
-            gaps.append(_unclear(section, name, "does not say what it measures"))
+            why = "is an expression whose meaning is not known" if expression else "does not say what it measures"
+            gaps.append(_unclear(section, name, why))
             continue
         points, note = _points(name, meaning, cells)
         if not points:
@@ -65,6 +68,11 @@ def evidence(section: Section, columns: Mapping[str, Cells]) -> Evidence:
     return Evidence(
         subjects=declared, readings=_worst(readings), series=tuple(series), events=changes, gaps=tuple(gaps)
     )
+
+
+def is_unclear(name: str) -> bool:
+    """Whether the name of a column does not say what it measures."""
+    return not is_expression(name) and meaning_of(name) is None
 
 
 def _worst(readings: Sequence[Reading]) -> tuple[Reading, ...]:
@@ -96,15 +104,15 @@ def _points(name: str, meaning: ColumnMeaning, cells: Cells) -> tuple[list[tuple
     for time, value, written in cells:
         unit = written or declared
         if meaning.duration:
-            bare |= not unit
-            factor = duration_factor(unit) if unit else 1.0
+            bare |= not unit and meaning.factor is None
+            factor = duration_factor(unit) if unit else meaning.factor or 1.0
         else:
-            factor = 0.01 if unit == "%" else LARGE.get(unit, 1.0)
+            factor = 0.01 if unit == "%" else LARGE.get(unit, 1.0) * (meaning.factor or 1.0)
         if factor is not None and value >= 0:
             found[time] = value * factor
     points = sorted(found.items())
     largest = max((value for _, value in points), default=0.0)
-    if meaning.share and largest > 1:  # in percent, without saying so
+    if meaning.share and largest > 1 and meaning.factor is None:  # in percent, without saying so
         points = [(time, value / 100) for time, value in points]
     if meaning.duration and bare and largest > _HOUR:
         return [], "has no unit, and its values are too large for seconds"

@@ -18,6 +18,7 @@ from latdoctor.collectors.documents.text_format import Section, TextFormat
 from latdoctor.dialects.loader import shipped_signals
 from latdoctor.evidence.model import Evidence
 
+_QUERY = re.compile(r"\AExpr: (.+)")
 _UNITS = {"percent": "%", "percentunit": "", "µs": "us", "dtdurations": "s", "dtdurationms": "ms"}
 
 
@@ -35,8 +36,13 @@ class _Field(msgspec.Struct):
     values: list[float | str | bool | None] | None = None  # of a frame that is not split into schema and data
 
 
+class _Meta(msgspec.Struct, rename="camel"):
+    executed_query_string: str = ""
+
+
 class _Schema(msgspec.Struct):
     name: str | None = None
+    meta: _Meta | None = None
     fields: list[_Field] = []
 
 
@@ -74,12 +80,20 @@ def read(section: Section) -> Evidence:
             title = config.display_name_from_ds or config.display_name or field.name
             unit = _UNITS.get(config.unit, config.unit)
             cells = [(time, value, unit if panel_series.duration_factor(unit) else "") for time, value in points]
-            named.setdefault(title if title != "Value" else frame.name or title, []).extend(cells)
+            named.setdefault(_name(title, frame), []).extend(cells)
     parts = [evidence(exported, section.artifact, file_name(section))] if exported else []
     found = Evidence.merge([*parts, panel_series.evidence(section, named)])
     if not found.readings:
         raise ValueError("the names of its series do not say what they measure")
     return found
+
+
+def _name(title: str, frame: _Frame) -> str:
+    """`title`, or the name of the frame for a mere `Value`; the query where neither says what is measured."""
+    name = title if title != "Value" else frame.name or title
+    meta = frame.frame_schema.meta if frame.frame_schema else None
+    query = _QUERY.search(meta.executed_query_string) if meta else None
+    return query[1] if query and panel_series.is_unclear(name) else name
 
 
 def _frames(text: str) -> Iterator[_Frame]:
