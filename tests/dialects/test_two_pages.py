@@ -165,6 +165,7 @@ def test_a_gauge_that_is_nan_on_one_page_is_read_from_the_others(toy: Dialect) -
     [
         ('seconds_bucket{le="1"} 5\nseconds_bucket{le="+Inf"} 3', "not cumulative"),
         ('seconds_bucket{le="1"} 5', "lack +Inf"),
+        ('seconds_bucket{le="+Inf"} 5', "no bucket bounds"),
         ('seconds_bucket{le="one"} 5\nseconds_bucket{le="+Inf"} 5', "bucket bound 'one'"),
         ('seconds_bucket{le="1"} NaN\nseconds_bucket{le="+Inf"} 5', "is nan"),
         ('seconds_bucket{le="1"} 0\nseconds_bucket{le="+Inf"} 0', "counted nothing"),
@@ -228,7 +229,7 @@ def test_an_exporter_without_refresh_has_no_rate(tmp_path: Path) -> None:
     assert value(look(cached, "done 5", "done 7"), "completion.rate") == 0.2
 
 
-COUNTS = st.lists(st.integers(0, 50), min_size=1, max_size=6)
+COUNTS = st.lists(st.integers(0, 50), min_size=2, max_size=6)
 
 
 @given(first=COUNTS, grown=COUNTS)

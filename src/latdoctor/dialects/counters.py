@@ -133,6 +133,8 @@ def histogram(view: DialectView, rule: Rule, selector: Selector, subject: str) -
         per_bound[bound] = per_bound.get(bound, 0.0) + grown
     if len({frozenset(shape) for shape in shapes.values()}) != 1 or math.inf not in per_bound:
         return Unusable(f"the buckets of {selector} are inconsistent or lack +Inf", GapCode.INCONSISTENT)
+    if len(per_bound) == 1:  # a native histogram in the text format, or one of OpenTelemetry without bounds
+        return Unusable(f"{selector} has no bucket bounds, only a sum and a count: no quantiles", GapCode.ABSENT)
     buckets = _buckets(selector, per_bound)
     if isinstance(buckets, Unusable):
         return buckets

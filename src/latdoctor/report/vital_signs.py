@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from itertools import islice
 
 from rich.cells import cell_len
@@ -229,7 +229,8 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
         yield from wrapped(reports, " ", "   ")[:2]
     if events := engine_signs.events(diagnosis):
         yield from wrapped(events, " ", "   ")[:2]
-    signs = [one for one in singles if one.signal in shown and not _is_minor(one)]
+    known = {one.signal for one in singles}
+    signs = [one for one in singles if one.signal in shown and not _is_minor(one) and not _is_repeated(one, known)]
     said = [engine_signs.dated(diagnosis, one, phrase(one) + gpu_signs.place(one)) for one in signs]
     for signal, template in _PARTS.items():
         shares = [f"{_part_name(signal, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
@@ -250,6 +251,11 @@ def _part_name(signal: str, part: str) -> str:
 
 def _is_minor(sign: Vital) -> bool:
     return sign.signal in _MINOR and not isinstance(sign.value, str) and sign.value < _MINOR_BELOW
+
+
+def _is_repeated(sign: Vital, known: Set[str]) -> bool:
+    """Whether it is the mean of a time whose P99 is shown: the room is for load, queue and cache."""
+    return sign.signal.endswith(".mean") and sign.signal.removesuffix("mean") + "p99" in known
 
 
 def _joined(phrases: Sequence[str], most: int) -> Iterator[str]:
