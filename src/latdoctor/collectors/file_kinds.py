@@ -55,6 +55,7 @@ class _Test:
 def _is_log(head: bytes) -> bool:
     from latdoctor.collectors.access_log.collector import recognise as recognise_access_log
     from latdoctor.collectors.logs import carriers, formats
+    from latdoctor.collectors.logs.undated_times import is_undated
     from latdoctor.errors import SourceError
 
     head = b"".join(carriers.unwrapped([formats.decoded(head)]))
@@ -65,6 +66,8 @@ def _is_log(head: bytes) -> bool:
     except SourceError:
         return False
     lines = [formats.line_of(raw, 0.0)[1] for raw in head.splitlines()[:_TRIED] if raw.strip()]
+    if form == formats.PLAIN and is_undated(head):
+        return True
     timestamped = sum(line.time is not None or line.uptime is not None for line in lines)
     return form != formats.PLAIN or (bool(lines) and timestamped >= _MOST * len(lines))
 

@@ -39,6 +39,7 @@ from latdoctor.collectors.logs.line_reading import LineReading
 from latdoctor.collectors.logs.log_clock import LogTimes, ahead_within
 from latdoctor.collectors.logs.log_source import LogSource
 from latdoctor.collectors.logs.time_coverage import LogTimeCoverage
+from latdoctor.collectors.logs.undated_times import UndatedTimes, is_undated, undated_times
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
@@ -151,7 +152,10 @@ def _read_lines(artifact: Artifact, requested: time_range.TimeRange | None) -> E
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested) if requested else None)
     kinds = [(kind, kind.of(artifact, requested)) for kind in LINE_KINDS]
     times = LogTimes(ahead_within(head, artifact.written_by) if form != formats.DOCUMENT else None)
-    lines = LineReading(scan, kinds, CANDIDATE, artifact.written_by, times, records=form == formats.RECORDS)
+    undated = _undated(head, artifact, requested) if form == formats.PLAIN else None
+    lines = LineReading(
+        scan, kinds, CANDIDATE, artifact.written_by, times, records=form == formats.RECORDS, undated=undated
+    )
     missing = ""
     if form == formats.DOCUMENT:
         content, missing = _document(itertools.chain([head], blocks))
@@ -167,11 +171,21 @@ def _read_lines(artifact: Artifact, requested: time_range.TimeRange | None) -> E
     complete = not artifact.name.endswith((log_source.PART, log_source.TAIL)) and not missing
     found = [scan.evidence(complete=complete), *(reader.evidence(complete=complete) for _, reader in kinds)]
     found.append(Evidence(clocks=times.clocks(artifact.name)))
+    if undated and (gap := undated.gap(artifact)):
+        found.append(Evidence(gaps=(gap,)))
     if missing:
         code = GapCode.UNREADABLE if lines.unread else GapCode.TOO_LARGE
         step = "journalctl --all -o json" if lines.unread else "pass the part that covers the incident"
         found.append(Evidence(gaps=(_gap(artifact.source, missing, step, code),)))
     return Evidence.merge(found)
+
+
+def _undated(head: bytes, artifact: Artifact, requested: time_range.TimeRange | None) -> UndatedTimes | None:
+    """What dates a log whose times have no date; None where a time range is asked for and its day is not certain."""
+    if not is_undated(head):
+        return None
+    found = undated_times(log_blocks.blocks(artifact.content), artifact)
+    return found if found and (found.certain or requested is None) else None
 
 
 def _head(blocks: Iterator[bytes]) -> bytes:

@@ -15,6 +15,7 @@ from latdoctor.collectors.logs.line_kind import LineKind, LineLocation, LineRead
 from latdoctor.collectors.logs.line_prefix import MAX_LINE, LogLine
 from latdoctor.collectors.logs.log_clock import LogTimes
 from latdoctor.collectors.logs.scanner import LogScanner
+from latdoctor.collectors.logs.undated_times import UndatedTimes
 
 MAX_RECORD = 1 << 20  # bytes of a JSON record
 HEAD_LINES = 500  # at the beginning, all of which are read
@@ -37,6 +38,7 @@ class LineReading:
         times: LogTimes,
         *,
         records: bool,
+        undated: UndatedTimes | None = None,
     ) -> None:
         self._times = times
         self._scan = scan
@@ -46,6 +48,7 @@ class LineReading:
         self._levels = 0  # lines of levels that were read
         self._written_by = written_by
         self._records = records
+        self._undated = undated
         self._number = 0  # lines before the place reached
         self._nearest: tuple[LogLine, int] | None = None  # the last line with a time, and its number
         self.unread = 0  # records
@@ -71,7 +74,7 @@ class LineReading:
                 self._take_record(raw, sampled)
                 continue
             found = self._line(raw, worth)
-            line = found.line
+            line = self._undated.placed(found.line, raw) if self._undated else found.line
             if worth and line.time is None and line.uptime is None:
                 line = self._with_nearest(line, view, start, looked)
                 looked = start
