@@ -13,13 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import structs
 
 from latdoctor.collectors.log_zones import whole_zone
-from latdoctor.evidence.model import Event, Evidence, Gap, LogClock, Window
+from latdoctor.evidence.model import HOST, Event, Evidence, Gap, LogClock, Window
 from latdoctor.gap_code import GapCode
 
 _SAME = 2.0  # seconds between two records of one event
 _ENDS = 60.0  # seconds between the ends of two logs of one time
 _LONG = 600.0  # seconds that a log must span for its ends to mean something
-_PRINTED = ("zone", "uptime_s")  # fields of an event that depend on how a log was printed
+_PRINTED = ("zone", "uptime_s", HOST)  # fields of an event that depend on how a log was printed
 _LOGS = ("logs/", "access_log/")
 _STEP = "pass the log with zones: journalctl -o short-iso, dmesg --time-format iso, kubectl logs --timestamps"
 _SHOWN = 3
@@ -59,7 +59,9 @@ def _ahead_of(part: Evidence, clock: LogClock, others: Sequence[Evidence]) -> fl
     for other in others:
         theirs = _once(other.events)
         for identity in own.keys() & theirs.keys():
-            known[whole_zone(own[identity] - theirs[identity], _SAME)] += 1
+            (local, host), (utc, other_host) = own[identity], theirs[identity]
+            if not host or not other_host or host == other_host:
+                known[whole_zone(local - utc, _SAME)] += 1
     if not known:
         ends = [_by_ends(clock.local, one.zoned) for other in others for one in other.clocks]
         known.update(ahead for ahead in ends if ahead is not None)
@@ -67,13 +69,13 @@ def _ahead_of(part: Evidence, clock: LogClock, others: Sequence[Evidence]) -> fl
     return None if rest else ahead
 
 
-def _once(events: Iterable[Event]) -> dict[tuple[object, ...], float]:
-    """The times of the events that are like no other of the log."""
-    times: dict[tuple[object, ...], list[float]] = {}
+def _once(events: Iterable[Event]) -> dict[tuple[object, ...], tuple[float, str]]:
+    """The times of the events that are like no other of the log, and the machines that they are of."""
+    times: dict[tuple[object, ...], list[tuple[float, str]]] = {}
     for event in events:
         if event.time is not None and event.fields:
             fields = sorted((name, str(value)) for name, value in event.fields.items() if name not in _PRINTED)
-            times.setdefault((event.signal, *fields), []).append(event.time)
+            times.setdefault((event.signal, *fields), []).append((event.time, str(event.fields.get(HOST, ""))))
     return {identity: found[0] for identity, found in times.items() if len(found) == 1}
 
 

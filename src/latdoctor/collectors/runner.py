@@ -13,6 +13,7 @@ from itertools import groupby
 from latdoctor.background import BackgroundCall
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
 from latdoctor.collectors.clock_alignment import with_one_timeline
+from latdoctor.collectors.cluster_identity import unknown_clusters
 from latdoctor.collectors.log_overlap import without_overlap
 from latdoctor.collectors.machine_identity import with_machines_apart
 from latdoctor.errors import SourceError
@@ -125,7 +126,7 @@ def parse_bundle(collectors: Sequence[Collector], bundle: Bundle) -> tuple[Evide
         coverage.append(_coverage(collector, len(own), read, gaps))
     sources = {artifact.name: artifact.source for artifact in bundle.artifacts}
     joined = with_machines_apart(with_one_timeline(without_overlap(parts)), sources)
-    return Evidence.merge(joined), tuple(coverage)
+    return Evidence.merge([*joined, Evidence(gaps=tuple(unknown_clusters(joined)))]), tuple(coverage)
 
 
 def _parsed(collector: Collector, group: tuple[Artifact, ...]) -> Evidence:

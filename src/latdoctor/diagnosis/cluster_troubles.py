@@ -14,6 +14,7 @@ from msgspec import Struct
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Event, Evidence, Reading, Value, is_unknown, kind_of
+from latdoctor.evidence.subject_branch import cluster_of
 
 
 class ClusterTrouble(StrEnum):
@@ -105,7 +106,7 @@ def cluster_troubles(evidence: Evidence) -> Iterator[Vital]:
     """Each kind of trouble with the number and the names of its objects, the gravest first."""
     for code in ClusterTrouble:
         if compute := _COMPUTED.get(code):
-            yield from _vital(code, *compute(evidence))
+            yield from _vital(evidence, code, *compute(evidence))
         elif not (code == ClusterTrouble.PENDING and evidence.events_by_signal.get("kube.unschedulable")):
             yield from _of_source(evidence, code, _SOURCES[code])
 
@@ -116,14 +117,14 @@ def _of_source(evidence: Evidence, code: ClusterTrouble, source: _Source) -> Ite
     events = [one for one in evidence.events_by_signal.get(source.event, ()) if _matches(one, source)]
     times: list[float] = []
     for one in events:
-        if _contradicted(one.subject, states, bad):
+        if _contradicted(evidence, one.subject, states, bad):
             continue
         details = " ".join(_text(one.fields[name]) for name in source.details if name in one.fields)
-        holder = _holder(one.subject, bad)
+        holder = _holder(evidence, one.subject, bad)
         bad[holder] = bad.get(holder) or details
         if one.time is not None and "when" not in one.fields:
             times.append(one.time)
-    yield from _vital(code, source.signal or source.event, bad, min(times, default=None))
+    yield from _vital(evidence, code, source.signal or source.event, bad, min(times, default=None))
 
 
 def _states(evidence: Evidence, source: _Source) -> dict[str, float]:
@@ -144,19 +145,22 @@ def _matches(event: Event, source: _Source) -> bool:
     )
 
 
-def _contradicted(subject: str, states: Mapping[str, float], bad: Mapping[str, str]) -> bool:
+def _contradicted(evidence: Evidence, subject: str, states: Mapping[str, float], bad: Mapping[str, str]) -> bool:
     """Whether the state of the subject, or of every container in it, is known to be good."""
-    known = [name for name in states if name == subject or _within(name, subject)]
+    known = [name for name in states if name == subject or _within(evidence, name, subject)]
     return bool(known) and not any(name in bad for name in known)
 
 
-def _holder(subject: str, bad: Mapping[str, str]) -> str:
+def _holder(evidence: Evidence, subject: str, bad: Mapping[str, str]) -> str:
     """The container of the pod `subject` that is listed already, else the subject."""
-    return next((name for name in bad if _within(name, subject)), subject)
+    return next((name for name in bad if _within(evidence, name, subject)), subject)
 
 
-def _within(container: str, pod: str) -> bool:
-    return kind_of(container) == "container" and _path(container).startswith(f"{_path(pod)}/")
+def _within(evidence: Evidence, container: str, pod: str) -> bool:
+    """By their names; files of which the cluster is not known may show the same pod."""
+    clusters = {cluster_of(evidence, one) for one in (container, pod)} - {""}
+    alike = kind_of(container) == "container" and _path(container).startswith(f"{_path(pod)}/")
+    return alike and len(clusters) < 2
 
 
 def _path(subject: str) -> str:
@@ -175,11 +179,15 @@ def _text(value: Value) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
-def _vital(code: ClusterTrouble, signal: str, bad: Mapping[str, str], since: float | None = None) -> Iterator[Vital]:
+def _vital(
+    evidence: Evidence, code: ClusterTrouble, signal: str, bad: Mapping[str, str], since: float | None = None
+) -> Iterator[Vital]:
     """The number and the first names of the objects in `bad`, each with its details."""
     named: dict[str, str] = {}
+    several = sum(kind_of(one.id) == "cluster" for one in evidence.subjects) > 1
     for subject, details in bad.items():
-        name = object_name(subject)
+        cluster = cluster_of(evidence, subject) if several else ""
+        name = f"{object_name(subject)} of {cluster}" if cluster else object_name(subject)
         named[name] = named.get(name) or details
     if not named:
         return

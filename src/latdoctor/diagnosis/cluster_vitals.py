@@ -1,7 +1,7 @@
 """The key numbers of a cluster: pods ready, restarts, nodes ready, and how far the autoscalers are from their maximum.
 
 Each source (a file, a page) lists the pods of its own; the source that lists most counts, since two of them may list
-the same pods.
+the same pods. Those of named clusters are others, and count together.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Evidence, Value
+from latdoctor.evidence.subject_branch import cluster_of
 
 # Flags of which it is said how many of all subjects have them: "3 of 4".
 _COUNTED = ("pod.ready", "node.ready")
@@ -173,10 +174,15 @@ def _of_target(evidence: Evidence, now: str, most: str) -> Iterator[Vital]:
 
 
 def _largest_source(evidence: Evidence, signal: str) -> Mapping[str, float]:
+    """Of each cluster that is named, all that is known; of what names none, the source that lists most."""
     sources: dict[str, dict[str, float]] = {}
+    clusters: dict[str, float] = {}
     for subject, value in _values(evidence, signal).items():
-        sources.setdefault(subject.rpartition("@")[2], {})[subject] = value
-    return max(sources.values(), key=len, default={})
+        if cluster_of(evidence, subject):
+            clusters[subject] = value
+        else:
+            sources.setdefault(subject.rpartition("@")[2], {})[subject] = value
+    return clusters or max(sources.values(), key=len, default={})
 
 
 def _values(evidence: Evidence, signal: str) -> dict[str, float]:

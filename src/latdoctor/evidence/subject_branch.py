@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from latdoctor.evidence.model import Evidence
+from latdoctor.evidence.model import Evidence, kind_of
 
 
 def subjects(evidence: Evidence) -> Sequence[str]:
@@ -36,6 +36,12 @@ def branch(evidence: Evidence, subject: str) -> Evidence:
         services=tuple(one for one in evidence.services if own(one[0])),
         machines=tuple(one for one in evidence.machines if own(one.subject)),
     )
+
+
+def cluster_of(evidence: Evidence, subject: str) -> str:
+    """The name of the cluster that an object of Kubernetes is known to be of; empty where that is not known."""
+    owner = next((one for one in evidence.lineage(subject) if kind_of(one) == "cluster"), "")
+    return owner.partition("/")[2]
 
 
 _PCI = re.compile(r"(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{1,4}):([0-9a-fA-F]{2})(?:\.[0-9a-fA-F])?")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 from rich.cells import cell_len, set_cell_size
 
@@ -21,8 +22,15 @@ def part_of_service(cause: RankedCause, diagnosis: Diagnosis) -> str:
         names = [name for name in cause.subjects if kind_of(name) == kind]
         known = {name for check in diagnosis.checks for name in check.subjects if kind_of(name) == kind}
         if names and (kind == "gpu" or len(known) > len(names)):
-            return subject_name(names[0]) if len(names) == 1 else f"{len(names)} {_noun(kind)}s"
+            return _distinct_name(names[0], known) if len(names) == 1 else f"{len(names)} {_noun(kind)}s"
     return ""
+
+
+def _distinct_name(subject: str, known: Set[str]) -> str:
+    """The name of a subject, with its cluster or file where another one has the same name."""
+    name, base = subject_name(subject), subject.partition("@")[0]
+    alike = any(one != subject and one.partition("@")[0] == base for one in known)
+    return f"{name} of {shortened(subject.partition('@')[2])}" if alike and " of " not in name else name
 
 
 def subject_name(subject: str) -> str:

@@ -64,7 +64,7 @@ def _file(artifact: Artifact) -> Evidence:
     document = unwrapped(text)
     whole = next((one for one in WHOLE if one.begins.search(document, 0, _HEAD)), None)
     lines = cleaned_lines(text[:_WRAPPING] if whole else text)
-    parts = [Part(whole, (document,), 1)] if whole else list(split(lines, FORMATS))
+    parts = [Part(whole, (document,), 1, lines[0])] if whole else list(split(lines, FORMATS))
     only_prose = all(part.format is None for part in parts)
     program = only_prose and is_source_code(document)
     found = [] if program else list(_shown(parts, artifact, lines))
@@ -152,7 +152,8 @@ def _part(part: Part, artifact: Artifact, *, further: bool) -> Iterator[Evidence
     if part.format.quotes_logs:
         yield from (Evidence(subjects=one.subjects, events=one.events) for one in _log(part, artifact))
     content = _content(artifact) if part.format.binary else b""
-    section = Section(part.text, part.first_line, artifact.name, artifact.source, artifact.written_by, further, content)
+    name, source, written_by = artifact.name, artifact.source, artifact.written_by
+    section = Section(part.text, part.first_line, name, source, written_by, further, part.command, content)
     try:
         found = part.format.read(section)
     except ValueError as error:
@@ -197,7 +198,7 @@ def read_lines(
 
 def _placed(part: Part, first_line: int) -> Part:
     """`part` with its place in the larger text."""
-    return Part(part.format, part.lines, part.first_line + first_line - 1)
+    return replace(part, first_line=part.first_line + first_line - 1)
 
 
 def read_kernel_log(lines: Sequence[str], first_line: int, section: Section) -> Evidence:

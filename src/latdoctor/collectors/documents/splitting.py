@@ -14,16 +14,21 @@ _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _QUOTE = re.compile(r"(?:>\s?){1,5}")
 _PROMPT = re.compile(r"(?:[\w.@:~/()\[\] -]{0,80})?(?:[$#] ?|(?<!\d)% )\S|```")
 _BEFORE = re.compile(r"(?:[\w.@:~/()\[\] -]{0,80})?[$%] \S|```\w{0,20}\s*$")  # a prompt, or a fence
+_NEAR = 3  # lines between a command and its output
 _QUOTED_SHARE = 0.9  # of the non-empty lines, so that `>` is taken for quoting
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Lines of one format; `format` is None for log lines and prose. `first_line` counts from 1."""
+    """Lines of one format; `format` is None for log lines and prose. `first_line` counts from 1.
+
+    `command`: the last line before it with text, which may be the command that printed it.
+    """
 
     format: TextFormat | None
     lines: tuple[str, ...]
     first_line: int
+    command: str = ""
 
     @property
     def text(self) -> str:
@@ -76,7 +81,8 @@ def split(lines: Sequence[str], formats: Sequence[TextFormat]) -> Iterator[Part]
 def _part(form: TextFormat | None, lines: Sequence[str], begun: int, end: int) -> Iterator[Part]:
     if begun == end:
         return
-    part = Part(form, tuple(lines[begun:end]), begun + 1)
+    command = next((line for line in reversed(lines[max(0, begun - _NEAR) : begun]) if line.strip()), "")
+    part = Part(form, tuple(lines[begun:end]), begun + 1, command)
     if form is not None and form.confirms is not None and not form.confirms.search(part.text):
         part = Part(None, part.lines, part.first_line)
     yield part

@@ -14,7 +14,7 @@ class Section:
     """A part of a text file in one format: `text` without quoting and colours, from line `first_line` (1 is the first).
 
     `taken_at` is when the file was written or read, unix seconds UTC: it supplies what times in the text leave out.
-    `further`: an earlier part of the file has the same format.
+    `further`: an earlier part of the file has the same format. `command`: the line before it, which may be its command.
     """
 
     text: str
@@ -23,6 +23,7 @@ class Section:
     source: str
     taken_at: float
     further: bool = False
+    command: str = ""
     content: bytes = field(default=b"", repr=False)  # the raw file, of a binary format
 
     def origin(self, line: int = 0, place: str = "") -> Origin:

@@ -1,8 +1,8 @@
 """Evidence gathered from one output of kubectl: subjects with their file, the last reading of each, events.
 
-Pods of two files, namespaces or clusters may have equal names: a subject carries its namespace where the text shows
-it, and always the name of the file. Times that the text gives as ages are relative to when the file was written:
-events have the field `when` = `about` then.
+Pods of two files, namespaces or clusters may have equal names: a subject carries its namespace where the text or the
+command before it shows it, and the cluster that the command names, else the name of the file. Times that the text gives
+as ages are relative to when the file was written: events have the field `when` = `about` then.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.kubernetes import SIGNALS
+from latdoctor.collectors.documents.kubernetes.command import kube_command
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent, classify
 from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, quantity
 from latdoctor.collectors.documents.text_format import Section
@@ -35,7 +36,9 @@ class Gathered:
         self.left_out = 0  # objects that were not even named
         self._left_out: set[str] = set()
         self.damaged: list[str] = []
-        self._file = clean(section.artifact.rpartition("/")[2], _LONGEST)
+        self._command = kube_command(section.command)
+        self._cluster = f"cluster/{clean(self._command.context, _LONGEST)}" if self._command.context else None
+        self._place = clean(self._command.context or section.artifact.rpartition("/")[2], _LONGEST)
         self._subjects: dict[str, str | None] = {}
         self._readings: dict[tuple[str, str, Labels], Reading] = {}
         self._series: list[Series] = []
@@ -45,7 +48,8 @@ class Gathered:
         return self._subject("node", (name,), None)
 
     def pod(self, namespace: str, name: str, node: str = "") -> str:
-        return self._subject("pod", (namespace, name), self.node(node) if node else None)
+        parent = self.node(node) if node else None
+        return self._subject("pod", (namespace or self._command.namespace, name), parent)
 
     def container(self, owner: str, name: str) -> str:
         """A container of the subject `owner`, a pod or a workload's template."""
@@ -53,7 +57,7 @@ class Gathered:
         return self._subject("container", (path, name), owner)
 
     def workload(self, kind: str, namespace: str, name: str) -> str:
-        return self._subject(kind.lower(), (namespace, name), None)
+        return self._subject(kind.lower(), (namespace or self._command.namespace, name), None)
 
     def reading(
         self,
@@ -133,8 +137,9 @@ class Gathered:
         shown = {one.subject for one in self._readings.values()} | {one.subject for one in self._events.values()}
         subjects = [Subject(name, parent) for name, parent in self._subjects.items()]
         needed = shown | {one.parent for one in subjects if one.id in shown}
+        cluster = (Subject(self._cluster),) if self._cluster and shown else ()
         return Evidence(
-            subjects=tuple(one for one in subjects if one.id in needed),
+            subjects=(*cluster, *(one for one in subjects if one.id in needed)),
             readings=tuple(self._readings.values()),
             series=tuple(self._series),
             events=tuple(self._events.values()),
@@ -154,10 +159,10 @@ class Gathered:
         known = [clean(name, _LONGEST).strip() for name in names if name and name.strip()]
         if not known:
             return ""
-        subject = f"{kind}/{'/'.join(known)}@{self._file}"
+        subject = f"{kind}/{'/'.join(known)}@{self._place}"
         if subject not in self._subjects and len(self._subjects) >= MAX_SUBJECTS:
             self._left_out.add(subject)
             return ""
-        if self._subjects.get(subject) is None:
-            self._subjects[subject] = parent
+        if self._subjects.get(subject) in (None, self._cluster):
+            self._subjects[subject] = parent or self._cluster
         return subject
