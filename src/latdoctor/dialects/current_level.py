@@ -9,6 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from msgspec import structs
+
+from latdoctor.dialects.model import Dialect, Take
 from latdoctor.units import format_value
 
 _SWING = 3  # values
@@ -26,3 +29,12 @@ def current_level(values: Sequence[float], dimension: str) -> tuple[float, str]:
     mean = format_value(math.fsum(values) / len(values), dimension)
     highest = format_value(max(values), dimension)
     return value, f"{what}; of {len(values)} values the mean is {mean}, the highest {highest}"
+
+
+def of_now(dialect: Dialect) -> Dialect:
+    """`dialect` with the current level of each gauge in place of its mean over the pages."""
+    rules = tuple(
+        tuple(structs.replace(one, take=Take.CURRENT) if one.take == Take.MEAN else one for one in options)
+        for options in dialect.rules
+    )
+    return structs.replace(dialect, rules=rules)

@@ -279,3 +279,15 @@ def test_a_bad_line_is_reported_for_its_page(tmp_path: Path) -> None:
     told = [gap.reason for gap in COLLECTOR.parse(artifacts).gaps if "could not be read" in gap.reason]
     assert len(told) == 1
     assert told[0].startswith("b.prom: line 3")
+
+
+def test_a_gauge_of_saved_pages_is_that_of_the_last_and_not_their_mean(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.prom", tmp_path / "b.prom"]
+    for path, waiting, usage in zip(paths, (0, 90), (0.5, 0.99), strict=True):
+        lines = (
+            f'vllm:num_requests_waiting{{model_name="m"}} {waiting}',
+            f'vllm:kv_cache_usage_perc{{model_name="m"}} {usage}',
+        )
+        path.write_text("\n".join((*lines, "")), encoding="utf-8")
+    seen = values(read(*paths), "model/m@a")
+    assert (seen["queue.depth"], seen["kv.usage"]) == (90.0, 0.99)

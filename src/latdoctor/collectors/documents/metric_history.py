@@ -19,9 +19,10 @@ from latdoctor.collectors.documents.level_changes import lasting_since, level_ch
 from latdoctor.collectors.promql.query_plan import PrometheusTarget, target_names
 from latdoctor.collectors.promql.synthetic_pages import own_labels
 from latdoctor.detectors.quantiles import quantiles
+from latdoctor.dialects.current_level import of_now
 from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.metrics_page_model import MetricSample, MetricsPage, ScrapedPage
-from latdoctor.dialects.model import Dialect, RuleKind, Take
+from latdoctor.dialects.model import Dialect, RuleKind
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Series, Subject, is_unknown
 from latdoctor.gap_code import GapCode
@@ -89,7 +90,7 @@ def _target(series: Sequence[MetricSeries], artifact: str, server: str) -> Evide
     parts: list[Evidence] = []
     dialects = _dialects([page.page for page in pages])
     for dialect in dialects:
-        plain = _of_now(dialect)
+        plain = structs.replace(of_now(dialect), cached=False)  # the samples depend on no exporter's cache
         history = tuple(_history(plain, pages, server, artifact))
         judged = read_pages(plain, _judged(pages, lasting_since(history)), server, NAME)
         parts.append(structs.replace(judged, gaps=tuple(one for one in judged.gaps if one.code != GapCode.ABSENT)))
@@ -124,15 +125,6 @@ def _pages(series: Sequence[MetricSeries], artifact: str) -> list[ScrapedPage]:
 
 def _page(samples: Mapping[str, Sequence[MetricSample]]) -> MetricsPage:
     return MetricsPage({name: tuple(found) for name, found in samples.items()})
-
-
-def _of_now(dialect: Dialect) -> Dialect:
-    """`dialect` with the current level of each gauge in place of its mean, and no cache of the exporter."""
-    rules = tuple(
-        tuple(structs.replace(one, take=Take.CURRENT) if one.take == Take.MEAN else one for one in options)
-        for options in dialect.rules
-    )
-    return structs.replace(dialect, rules=rules, cached=False)
 
 
 def _judged(pages: Sequence[ScrapedPage], worse: float | None) -> tuple[ScrapedPage, ...]:

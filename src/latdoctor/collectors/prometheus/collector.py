@@ -27,6 +27,7 @@ from latdoctor.collectors.prometheus.scrape import (
     parse_target,
     scrape_over_window,
 )
+from latdoctor.dialects.current_level import of_now
 from latdoctor.dialects.loader import shipped, shipped_signals
 from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, join_notes
@@ -167,7 +168,9 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     gaps.extend(_unended(pages, doubtful))
     gaps.extend(_not_shown(dialects, *pages[-1]))
     scrapes = _scrapes(_whole(pages))
-    evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in dialects)
+    # Saved pages may lie far apart: the last one shows how it is now. Live ones are a window of seconds.
+    judged = dialects if live else tuple(of_now(dialect) for dialect in dialects)
+    evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in judged)
     noted = _noted(evidence, _STOPPED if stopped else "", doubtful)
     times = _answering(server, taken, stopped=stopped) if live else ()
     return Evidence.merge([noted, Evidence(subjects=(Subject(server),), readings=times, gaps=tuple(gaps))])
