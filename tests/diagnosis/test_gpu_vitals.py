@@ -119,3 +119,36 @@ def test_links_that_are_worse_than_they_could_be_are_said(tmp_path: Path) -> Non
 def test_a_board_without_bridges_has_no_broken_links(tmp_path: Path) -> None:
     lone = "GPU 0: Some GPU (UUID: GPU-0a1b2c3d-0000-1111-2222-333344445550)\n         Link 0: <inactive>\n"
     assert "NVLinks down" not in answer(tmp_path, lone)
+
+
+QUERY = """\
+==============NVSMI LOG==============
+
+Timestamp                                 : Thu Jan 15 02:04:13 2026
+Driver Version                            : 550.54.15
+Attached GPUs                             : 1
+GPU 00000000:3B:00.0
+    Product Name                          : Some GPU
+    Performance State                     : P0
+    Clocks Event Reasons
+        Idle                              : Not Active
+        SW Power Cap                      : {cap}
+        HW Slowdown                       : {slow}
+            HW Thermal Slowdown           : {slow}
+            HW Power Brake Slowdown       : Not Active
+        SW Thermal Slowdown               : Not Active
+    Temperature
+        GPU Current Temp                  : 61 C
+        Memory Current Temp               : {memory} C
+        Memory Max Operating Temp         : 95 C
+"""
+
+
+def test_what_cuts_the_clocks_and_hot_memory_are_said(tmp_path: Path) -> None:
+    sound = answer(tmp_path, QUERY.format(cap="Not Active", slow="Not Active", memory=80))
+    assert "nothing wrong" in sound
+    assert "clocks cut" not in sound
+    said = answer(tmp_path, QUERY.format(cap="Active", slow="Active", memory=97))
+    for part in ("clocks cut by heat (100 %)", "clocks cut by the power cap (100 %)", "no cause found",
+                 "GPU memory 97 °C, its operating limit is 95 °C"):  # fmt: skip
+        assert part in said, said

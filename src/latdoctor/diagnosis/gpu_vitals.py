@@ -37,6 +37,19 @@ _FURTHER = (
     "gpu.dram_active",
     "offload.layer_share",
 )
+_MEMORY, _MEMORY_LIMIT = "gpu.memory_temperature", "gpu.memory_temperature_max"
+# What cuts the clocks, and damage of the memory: said where there is any.
+_TROUBLES = (
+    "gpu.throttle.thermal",
+    "gpu.throttle.sw_power_cap",
+    "gpu.throttle.hw_power_brake",
+    "gpu.throttle.hw_slowdown",
+    "gpu.ecc.uncorrectable",
+    "gpu.row_remap.pending",
+    "gpu.row_remap.failed",
+    "gpu.retired.pending",
+    "gpu.retired.double_bit",
+)
 _TEXTS = ("gpu.name", "gpu.driver_version", "collective.network")
 _SLOW_CHANNELS = "NET/Socket"
 
@@ -63,11 +76,40 @@ def _kind(event: Event) -> str:
     return f"{kind}{gpu}{f': {reason}' if reason else ''}"
 
 
+def gpu_troubles(evidence: Evidence) -> Iterator[Vital]:
+    """The highest of each number that is 0 on a sound GPU."""
+    said: set[str] = set()
+    for signal in _TROUBLES:
+        readings = evidence.readings_by_signal.get(signal, ())
+        found = [(one.value, one.subject) for one in readings if not isinstance(one.value, str) and one.value > 0]
+        explained = signal == "gpu.throttle.hw_slowdown" and said & {
+            "gpu.throttle.thermal",
+            "gpu.throttle.hw_power_brake",
+        }
+        if found and not explained:
+            said.add(signal)
+            value, subject = max(found)
+            yield Vital(signal, subject, value, show(signal, value))
+    if over := _over_limit(evidence):
+        yield over
+
+
+def _over_limit(evidence: Evidence) -> Vital | None:
+    """The memory of a GPU that is hotter than it may be operated."""
+    hottest = {one.subject: one.value for one in evidence.readings_by_signal.get(_MEMORY, ())}
+    for one in evidence.readings_by_signal.get(_MEMORY_LIMIT, ()):
+        now, limit = hottest.get(one.subject), one.value
+        if not isinstance(now, str | None) and not isinstance(limit, str) and now >= limit:
+            shown = f"{show(_MEMORY, now)}, its operating limit is {show(_MEMORY, limit)}"
+            return Vital(_MEMORY_LIMIT, one.subject, now, shown)
+    return None
+
+
 def gpu_numbers(evidence: Evidence) -> Iterator[Vital]:
     """The highest of each number that is not shown as a share already, and what the GPUs and their network are."""
     known = evidence.readings_by_signal
     for signal in _FURTHER:
-        if _WITHOUT.get(signal, "") in known:
+        if _WITHOUT.get(signal, "") in known or (signal == _MEMORY and _over_limit(evidence)):
             continue
         found = [(one.value, one.subject) for one in known.get(signal, ()) if not isinstance(one.value, str)]
         if found:

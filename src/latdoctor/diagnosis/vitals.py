@@ -16,7 +16,7 @@ from latdoctor.diagnosis.cluster_vitals import cluster_vitals
 from latdoctor.diagnosis.engine_vitals import dated, engine_events, level_changes
 from latdoctor.diagnosis.framework_vitals import framework_texts
 from latdoctor.diagnosis.gpu_link_vitals import links, processes
-from latdoctor.diagnosis.gpu_vitals import gpu_events, gpu_numbers
+from latdoctor.diagnosis.gpu_vitals import gpu_events, gpu_numbers, gpu_troubles
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Event, Evidence, Reading, is_unknown, kind_of
 
@@ -151,6 +151,7 @@ def vitals(evidence: Evidence) -> tuple[Vital, ...]:
     """The vital signs in `evidence`, in the order of importance; a signal that nothing shows is left out."""
     return (
         *_singles(evidence),
+        *gpu_troubles(evidence),
         *links(evidence),
         *gpu_numbers(evidence),
         *cluster_troubles(evidence),

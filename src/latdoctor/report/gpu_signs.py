@@ -34,6 +34,16 @@ _OTHERS = {
 }
 _NAMED = ("log.collective_error", "log.pcie_error", "gpu.diagnostic_failed")
 PHRASES = {
+    "gpu.throttle.thermal": "clocks cut by heat ({})",
+    "gpu.throttle.sw_power_cap": "clocks cut by the power cap ({})",
+    "gpu.throttle.hw_power_brake": "clocks cut by a power brake ({})",
+    "gpu.throttle.hw_slowdown": "clocks cut by the hardware ({})",
+    "gpu.memory_temperature_max": "GPU memory {}",
+    "gpu.ecc.uncorrectable": "{} uncorrectable memory errors",
+    "gpu.row_remap.pending": "a row of the GPU memory waits to be remapped",
+    "gpu.row_remap.failed": "a row of the GPU memory could not be remapped",
+    "gpu.retired.pending": "{} pages of the GPU memory wait to be retired",
+    "gpu.retired.double_bit": "{} pages retired for uncorrectable errors",
     "gpu.peer_link": "slowest connection between GPUs: {}",
     "gpu.nic_link": "slowest from a GPU to its nearest network adapter: {}",
     "gpu.pcie.width": "PCIe with {} lanes",
@@ -62,7 +72,19 @@ PARTS = {
     "gpu.process_memory_utilization": "memory bandwidth by process, in time: {}",
 }
 _PLACED = ("gpu.pcie.width", "gpu.pcie.generation", "gpu.nvlink.inactive_links", "gpu.nvlink.errors")
-_LOWERED = ("gpu.pcie.width", "gpu.nvlink.inactive_links")  # reported only where there is less than there could be
+# Reported only where there is less than there could be, or more than on a sound GPU.
+_TROUBLES = (
+    "gpu.pcie.width",
+    "gpu.nvlink.inactive_links",
+    "gpu.throttle.thermal",
+    "gpu.throttle.hw_power_brake",
+    "gpu.throttle.hw_slowdown",
+    "gpu.memory_temperature_max",
+    "gpu.ecc.uncorrectable",
+    "gpu.row_remap.pending",
+    "gpu.row_remap.failed",
+    "gpu.retired.pending",
+)
 
 
 def place(sign: Vital) -> str:
@@ -71,8 +93,8 @@ def place(sign: Vital) -> str:
 
 
 def is_alarming(sign: Vital) -> bool:
-    """Whether the sign of a link by itself says that something is wrong. An idle link lowers its generation."""
-    return sign.signal in _LOWERED or (sign.signal == "gpu.nvlink.errors" and bool(sign.value))
+    """Whether the sign of a GPU or its link by itself says that something is wrong. An idle link lowers its speed."""
+    return sign.signal in _TROUBLES or (sign.signal == "gpu.nvlink.errors" and bool(sign.value))
 
 
 def reports(diagnosis: Diagnosis) -> str:

@@ -118,6 +118,7 @@ class GpuQuantity:
     how: str
 
 
+MEANS = ("mean", "share", "share under load")  # of `GpuQuantity.how`: what an end of the samples can differ from
 QUANTITIES = (
     GpuQuantity("gpu.utilization", lambda _, s: s.utilization, _mean, "mean"),
     GpuQuantity("gpu.memory_used", lambda _, s: s.memory_used, max, "highest"),

@@ -4,17 +4,18 @@ the driver could not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from msgspec import structs
 
 from latdoctor.collectors.documents.nvidia_smi.fields import FURTHER, PARTIAL, Fields, GpuState, device_of, sample_of
+from latdoctor.collectors.documents.nvidia_smi.judged_samples import judged_samples
 from latdoctor.collectors.documents.nvidia_smi.values import refusal
 from latdoctor.collectors.documents.text_format import Section
 from latdoctor.collectors.nvml import SIGNALS
 from latdoctor.collectors.nvml.evidence import record_evidence
-from latdoctor.collectors.nvml.readings import QUANTITIES
+from latdoctor.collectors.nvml.readings import MEANS, QUANTITIES
 from latdoctor.collectors.nvml.samples import (
     MAX_GPUS,
     SCHEMA_VERSION,
@@ -28,7 +29,7 @@ from latdoctor.collectors.nvml.samples import (
     Unavailable,
 )
 from latdoctor.evidence.gpu_access import ACCESS_ERROR, AccessFailure
-from latdoctor.evidence.model import Event, Evidence, Reading, Series, Value, Window
+from latdoctor.evidence.model import AT_LEAST, Event, Evidence, Reading, Series, Value, Window
 
 GPU_LOST, UNLICENSED = "log.gpu_lost", "gpu.vgpu_unlicensed"
 _OF_PROCESS: dict[str, Callable[[GpuProcess], float | None]] = {
@@ -37,6 +38,7 @@ _OF_PROCESS: dict[str, Callable[[GpuProcess], float | None]] = {
     "gpu.process_memory_utilization": lambda process: process.memory_utilization,
 }
 PROVIDES = frozenset({*SIGNALS, *FURTHER, *_OF_PROCESS, ACCESS_ERROR, GPU_LOST, UNLICENSED})
+_MEANS = frozenset(one.signal for one in QUANTITIES if one.how in MEANS)
 _COUNTS = ("gpu.count", "gpu.count_expected")
 MAX_STATES = 200_000
 _MAX_PROCESSES = 64
@@ -83,22 +85,34 @@ def evidence_of(states: Sequence[GpuState], machine: Machine, section: Section) 
     timed = {index: _in_order(found, section.taken_at) for index, found in sorted(by_gpu.items())}
     devices = {index: device_of(index, _joined(found)) for index, found in by_gpu.items()}
     samples = {index: [sample_of(state, state.time or 0.0) for state in found] for index, found in timed.items()}
-    record = NvmlRecord(
-        SCHEMA_VERSION,
-        machine.driver,
-        machine.cuda,
-        None,
-        (),
-        tuple(devices[index] for index in timed),
-        tuple(sample for found in samples.values() for sample in found),
-    )
-    parts = [_corrected(record_evidence(record, section.artifact), machine)]
+    record = NvmlRecord(SCHEMA_VERSION, machine.driver, machine.cuda, None, (), tuple(devices[n] for n in timed), ())
+    judged = {index: judged_samples(found) for index, found in samples.items()}
+    parts = [_corrected(_record_evidence(record, samples, judged, section), machine)]
     for index, found in timed.items():
-        parts.append(_further(index, found, section))
+        parts.append(_further(index, found, len(judged[index]), section))
         parts.append(_curves(index, devices[index], found, samples[index], section))
         parts += [_failures(index, found, section), _states(index, found, section)]
     whole = Evidence.merge(parts)
     return whole if any(state.time is not None for state in states) else _without_times(whole)
+
+
+def _record_evidence(
+    record: NvmlRecord,
+    samples: Mapping[int, Sequence[GpuSample]],
+    judged: Mapping[int, Sequence[GpuSample]],
+    section: Section,
+) -> Evidence:
+    """What NVML would give of `samples`, with means over those that are `judged`."""
+
+    def of(listed: Mapping[int, Sequence[GpuSample]]) -> Evidence:
+        every = tuple(sample for found in listed.values() for sample in found)
+        return record_evidence(structs.replace(record, samples=every), section.artifact)
+
+    whole = of(samples)
+    if judged == samples:
+        return whole
+    means = [one for one in of(judged).readings if one.signal in _MEANS]
+    return structs.replace(whole, readings=(*(one for one in whole.readings if one.signal not in _MEANS), *means))
 
 
 def _in_order(states: Iterable[GpuState], taken_at: float) -> list[GpuState]:
@@ -131,17 +145,20 @@ def _corrected(found: Evidence, machine: Machine) -> Evidence:
     return Evidence(found.subjects, (*kept, counted), gaps=found.gaps)
 
 
-def _further(index: int, states: Sequence[GpuState], section: Section) -> Evidence:
+def _further(index: int, states: Sequence[GpuState], judged: int, section: Section) -> Evidence:
+    """What a sample of NVML does not have; means are over the last `judged` states."""
     subject, origin = f"gpu/{index}", section.origin(place=f"line {section.first_line}, GPU {index}")
     window = Window(states[0].time, states[-1].time)
     readings = []
     partial = {signal: read for signal, read in PARTIAL.items() if not _has_all_reasons(states)}
     for signal, read in {**FURTHER, **partial}.items():
-        values = _numbers(read(state.fields) for state in states)
+        is_mean = "throttle" in signal or "utilization" in signal
+        values = _numbers(read(state.fields) for state in (states[-judged:] if is_mean else states))
         if values:
-            value = sum(values) / len(values) if "throttle" in signal or "utilization" in signal else values[-1]
+            bound = AT_LEAST if signal == "gpu.retired.pending" and values[-1] > 0 else ""
+            value = sum(values) / len(values) if is_mean else values[-1]
             value = max(values) if signal == "gpu.memory_temperature" else value
-            readings.append(Reading(signal, subject, value, origin, window))
+            readings.append(Reading(signal, subject, value, origin, window, bound=bound))
     processes = states[-1].processes
     for process in () if isinstance(processes, Unavailable) else processes[:_MAX_PROCESSES]:
         labels = (("process", process.name or str(process.pid)),)

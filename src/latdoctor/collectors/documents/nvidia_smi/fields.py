@@ -193,9 +193,8 @@ def _of(name: str, factor: float = 1.0) -> Callable[[Fields], Number]:
 
 
 def _pages_pending(fields: Fields) -> Number:
-    """`No` is none; of `Yes` the number is not known."""
-    state = _flag_or_number(fields.get("retired_pages.pending"))
-    return 0.0 if state == 0 else MISSING if not isinstance(state, Unavailable) else state
+    """`No` is none; `Yes` is at least one."""
+    return _flag_or_number(fields.get("retired_pages.pending"))
 
 
 def _recovery(fields: Fields) -> Number:
