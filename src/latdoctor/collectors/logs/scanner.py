@@ -17,9 +17,11 @@ from latdoctor.collectors.logs import (
     SXID,
     XID,
     error_code_tables,
+    suspected_errors,
 )
 from latdoctor.collectors.logs import patterns as log_lines
 from latdoctor.collectors.logs.line_kind import LineLocation
+from latdoctor.collectors.logs.line_prefix import KERNEL
 from latdoctor.collectors.logs.log_nature import KernelExtent, LogNature
 from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, OomKills
 from latdoctor.collectors.logs.patterns import (
@@ -72,6 +74,7 @@ class LogScanner:
         self._counts: Counter[str] = Counter()
         self._kinds: Counter[tuple[str, Value, str]] = Counter()
         self._dropped: Counter[tuple[str, str]] = Counter()  # by signal and subject
+        self._suspected: dict[str, str] = {}  # by signal: where the first line is that may report one
         self._lost: set[str] = set()  # signals with kinds of which no event was kept
         self._kills = OomKills()
         self._dead: set[str] = set()  # processes whose CUDA context is gone
@@ -87,8 +90,10 @@ class LogScanner:
         if self.coverage:
             self.coverage.note_time(at.line)
         if worth:
-            for fact in log_lines.parse_facts(at.line):
+            facts = log_lines.parse_facts(at.line)
+            for fact in facts:
                 self._take_fact(at, fact)
+            self._suspect(at, facts)
 
     def _take_fact(self, at: LineLocation, fact: LogFact) -> None:  # noqa: C901 — one short case for each kind of fact
         match fact:
@@ -116,6 +121,21 @@ class LogScanner:
                 self._add(fact.signal, at, _non_empty({"what": fact.what, "to": fact.to}))
             case ProcessStarted():
                 self._dead.discard(at.line.pid)
+
+    def _suspect(self, at: LineLocation, facts: tuple[LogFact, ...]) -> None:
+        """Note a line that may report an error in words that are not known: what it may report is not ruled out."""
+        if self.coverage and at.line.time is not None and self.coverage.excludes(at.line.time, earlier_too=False):
+            return
+        calls = any(isinstance(fact, CudaError | DriverMismatch) for fact in facts)
+        if at.line.writer != KERNEL and not calls and suspected_errors.is_suspected_call(at.line.message):
+            self._suspected.setdefault(CUDA_ERROR, at.place)
+        if not any(isinstance(fact, Xid) for fact in facts) and suspected_errors.is_suspected_xid(at.line.message):
+            self._suspected.setdefault(XID, at.place)
+            self._suspected.setdefault(GPU_LOST, at.place)
+
+    def _unclear(self) -> Mapping[str, str]:
+        """Where a line may report what was not found, by signal."""
+        return {signal: place for signal, place in self._suspected.items() if not self._counts[signal]}
 
     def _take_kill(self, at: LineLocation, fact: OomKill | CgroupAtLimit) -> None:
         if isinstance(fact, CgroupAtLimit):
@@ -201,7 +221,7 @@ class LogScanner:
         kernel = _OF_KERNEL[self.nature.kernel_extent]
         found = [*kernel, *((CUDA_ERROR,) if self.nature.is_application_log else ())]
         either = (DRIVER_MISMATCH,) if found else ()
-        hidden = self._lost | self._unplaced.keys()
+        hidden = self._lost | self._unplaced.keys() | self._unclear().keys()
         return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in hidden)
 
     def _total(self, signal: str) -> str:
@@ -234,6 +254,10 @@ class LogScanner:
         for signal, count in self._unplaced.items():
             reason = f"{source}: {count} {signal} lines have no time of day: not counted"
             gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin, GapCode.AMBIGUOUS))
+        for signal, place in self._unclear().items():
+            reason = f"{source}: {place} looks like a report of a GPU error in words that are not known"
+            where = Origin(self._artifact.name, place)
+            gaps.append(Gap("logs", reason, (signal,), None, "", where, GapCode.AMBIGUOUS))
         gaps += _unsearched(self.nature, source, origin)
         return tuple(gaps)
 
