@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import httpx
 import pytest
 
 from tests.cli.running import checks, diagnosed
+from tests.waiting import comes_about
 
 PATIENCE = 60.0  # seconds; it is ready within seven
 CLIENTS = 24
@@ -39,11 +39,9 @@ def triton(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]
     with (folder / "log").open("wb") as log:
         running = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment)
     try:
-        ends = time.monotonic() + PATIENCE
-        while not (folder / "ports").exists():
-            if running.poll() is not None or time.monotonic() > ends:
-                pytest.fail(f"Triton did not start:\n{(folder / 'log').read_text()[-3000:]}")
-            time.sleep(0.1)
+        comes_about(lambda: (folder / "ports").exists() or running.poll() is not None, PATIENCE)
+        if not (folder / "ports").exists():
+            pytest.fail(f"Triton did not start:\n{(folder / 'log').read_text()[-3000:]}")
         http, metrics = (folder / "ports").read_text().split()
         yield f"http://127.0.0.1:{http}", f"http://127.0.0.1:{metrics}/metrics"
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from tests.collectors.prometheus.serving import FakeClock, page, served
 from tests.collectors.promql.history import openmetrics
 from tests.collectors.promql.real import PATIENCE, prometheus
 from tests.incident.test_prometheus_to_incident import alertmanager, free_place, running
+from tests.waiting import comes_about
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +47,7 @@ def metrics(tmp_path_factory: pytest.TempPathFactory, triton: str) -> Iterator[s
     """A Prometheus that scrapes a Triton."""
     folder = tmp_path_factory.mktemp("prometheus")
     with prometheus(folder, openmetrics(), scrape={"checkout": triton.removeprefix("http://")}) as url:
-        ends = time.monotonic() + PATIENCE
-        while time.monotonic() < ends:
-            found = identify(url)
-            if found and found.services:
-                break
-            time.sleep(0.2)
+        assert comes_about(lambda: bool((found := identify(url)) and found.services), PATIENCE)
         yield url
 
 

@@ -6,7 +6,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from tests.waiting import comes_about
 
 PATIENCE = 30.0  # seconds; it is ready within one
 
@@ -61,14 +62,13 @@ def prometheus(folder: Path, openmetrics: str, *more: str, scrape: dict[str, str
 
 
 def _wait(place: str, running: subprocess.Popen[bytes], log: Path) -> None:
-    ends = time.monotonic() + PATIENCE
-    while time.monotonic() < ends and running.poll() is None:
-        try:
-            # Behind TLS or a password it answers with an error, which is an answer.
-            ready = httpx.get(f"http://{place}/-/ready", timeout=1).status_code != HTTPStatus.SERVICE_UNAVAILABLE
-        except httpx.HTTPError:
-            ready = False
-        if ready:
-            return
-        time.sleep(0.05)
-    pytest.fail(f"Prometheus did not start:\n{log.read_text()[-2000:]}")
+    if not comes_about(lambda: running.poll() is not None or _is_ready(place), PATIENCE) or running.poll() is not None:
+        pytest.fail(f"Prometheus did not start:\n{log.read_text()[-2000:]}")
+
+
+def _is_ready(place: str) -> bool:
+    try:
+        # Behind TLS or a password it answers with an error, which is an answer.
+        return httpx.get(f"http://{place}/-/ready", timeout=1).status_code != HTTPStatus.SERVICE_UNAVAILABLE
+    except httpx.HTTPError:
+        return False
