@@ -17,6 +17,7 @@ class GapCode(StrEnum):
     UNREADABLE = "unreadable"  # damaged, truncated or malformed
     INCONSISTENT = "inconsistent"  # values that contradict each other or are impossible
     AMBIGUOUS = "ambiguous"  # values that cannot be assigned to one subject, unit or moment
+    UNZONED = "unzoned"  # times without a time zone, taken as UTC
     UNSUPPORTED = "unsupported"  # a format, version or device that cannot report it
     PERMISSION = "permission"  # the user who runs latdoctor may not read it
     TOO_LARGE = "too-large"  # left out because of a limit on size or number

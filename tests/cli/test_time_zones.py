@@ -17,7 +17,7 @@ import yaml
 
 from tests.cli.running import run
 
-CODES = ("ambiguous", "inconsistent")
+CODES = ("ambiguous", "inconsistent", "unzoned")
 CASES = sorted((Path(__file__).parent / "time_zones").glob("*.yaml"))
 
 
@@ -49,3 +49,13 @@ def test_what_is_assumed_of_the_zones_is_a_gap(case: Mapping[str, Any]) -> None:
     found = {gap["origin"]["artifact"].rpartition("/")[2]: gap for gap in gaps}
     assert {log: gap["code"] for log, gap in found.items()} == case["gaps"]
     assert all(zone in found[log]["reason"] for log, zone in case.get("read_as", {}).items())
+
+
+def test_the_screen_says_what_is_taken_as_utc(case: Mapping[str, Any], tmp_path: Path) -> None:
+    lines = run(["diagnose", str(tmp_path / "given")]).out.splitlines()
+    doubted = [log for log, code in case["gaps"].items() if code == "unzoned"]
+    assert [line for line in lines if "taken as UTC" in line] == [
+        line for log in doubted for line in lines if line.startswith(f" In doubt  {log}: ")
+    ]
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 80

@@ -118,8 +118,8 @@ def _read_as(clock: LogClock, ahead: float) -> Gap:
 def _taken_as_utc(clocks: Sequence[LogClock]) -> Iterator[Gap]:
     names = list(dict.fromkeys(_name(clock) for clock in clocks))
     if names:
-        reason = f"the times of {_listed(names)} have no zone and are taken as UTC, beside others that have one"
-        yield Gap("derived", reason, (), None, _STEP, clocks[0].origin, GapCode.AMBIGUOUS)
+        reason = f"{_listed(names)}: times without a zone are taken as UTC"
+        yield Gap("derived", reason, (), None, _STEP, clocks[0].origin, GapCode.UNZONED)
 
 
 def _name(clock: LogClock) -> str:

@@ -1,11 +1,11 @@
 """Whose text is it? Tells the machines apart that the parsed files name, before what they say is put together.
 
 Every machine calls its GPUs `gpu/0` or by a PCI address that others have too. A text says which machine it is of by the
-host in the lines of a system log or in the prompt before a command (`Evidence.machines`), by the UUID of a GPU that
-another text places, or by its path. Where the texts are of several machines, the subjects of each get the name of
-their machine (`gpu/0000:0b:00@node-a`, `node/node-a`), in a log of several machines line by line. What says nothing of
-its machine then stays a machine of its own, and a gap says so. Where at most one machine is named, texts that share a
-PCI address are taken for those of one machine, and a gap says which do not say so themselves.
+host in the lines of a system log or in the prompt before a command (`Evidence.machines`). A UUID of a GPU, its path, or
+that only one other machine shows GPUs may place one that does not. Where the texts are of several machines, the
+subjects of each get the name of their machine (`gpu/0000:0b:00@node-a`, `node/node-a`), in a log of several machines
+line by line. What cannot be placed then stays a machine of its own, and a gap says so. Where at most one machine is
+named, texts that share a PCI address are taken for those of one machine, and a gap says which do not say so themselves.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class _FileEvidence:
     machines: tuple[str, ...]
     uuids: frozenset[str]
     addresses: frozenset[str]
+    with_gpus: frozenset[str]  # the machines of whose GPUs its lines report something
 
     @property
     def text(self) -> str:
@@ -74,7 +75,9 @@ def _file_evidence(evidence: Evidence, names: MachineNames) -> _FileEvidence:
     uuids = {uuid_of(text) for text in (*gpus, *(str(one.value) for one in texts["gpu.uuid"]))}
     addresses = {pci_of(text) for text in (*gpus, *(str(one.value) for one in texts["gpu.pci"]))}
     machines = tuple(dict.fromkeys(names.of(one.name) for one in evidence.machines))
-    return _FileEvidence(evidence, artifact, machines, frozenset(uuids - {""}), frozenset(addresses - {""}))
+    events = (one for one in evidence.events if one.subject.startswith(_GPU))
+    with_gpus = frozenset(names.of(_host(one)) for one in events) - {""}
+    return _FileEvidence(evidence, artifact, machines, frozenset(uuids - {""}), frozenset(addresses - {""}), with_gpus)
 
 
 def _artifacts(evidence: Evidence) -> Iterator[str]:
@@ -86,7 +89,7 @@ def _artifacts(evidence: Evidence) -> Iterator[str]:
 
 
 def _owners(known: Sequence[_FileEvidence], names: MachineNames, sources: Mapping[str, str]) -> dict[int, str]:
-    """The machine of each part of one machine, by its place: what it says, else a GPU's UUID, else its path."""
+    """The machine of each part of one machine, by its place: what it says, else a UUID, its path, or being alone."""
     found = {place: part.machines[0] for place, part in enumerate(known) if len(part.machines) == 1}
     of_uuid: dict[str, set[str]] = {}
     for place, machine in found.items():
@@ -95,6 +98,8 @@ def _owners(known: Sequence[_FileEvidence], names: MachineNames, sources: Mappin
     of_folder: dict[PurePath, set[str]] = {}
     for place, machine in found.items():
         of_folder.setdefault(PurePath(sources.get(known[place].artifact, "")).parent, set()).add(machine)
+    with_gpus = {machine for part in known for machine in part.with_gpus}
+    with_gpus |= {machine for place, machine in found.items() if known[place].addresses}
     for place, part in enumerate(known):
         if part.machines:
             continue
@@ -102,8 +107,11 @@ def _owners(known: Sequence[_FileEvidence], names: MachineNames, sources: Mappin
         placed = {machine for uuid in part.uuids for machine in of_uuid.get(uuid, ())}
         placed = placed or names.within(path.name) or names.within(path.parent.name)
         placed = placed or (of_folder.get(path.parent, set()) if path.name else set())
+        others = (other.addresses for other in known if other is not part)
+        if len(placed) != 1 and part.addresses & frozenset().union(*others):
+            placed = with_gpus
         if len(placed) == 1:
-            found[place] = placed.pop()
+            (found[place],) = placed
     return found
 
 
@@ -198,7 +206,7 @@ def _host(event: Event) -> str:
 
 
 def _unplaced(known: Sequence[_FileEvidence], owners: Mapping[int, str], names: MachineNames) -> Iterator[Gap]:
-    """What says nothing of its machine, and what only its path places."""
+    """What says nothing of its machine, and what is placed by its path, or as no other machine's GPUs are known."""
     local = [
         (place, part)
         for place, part in enumerate(known)
@@ -210,7 +218,8 @@ def _unplaced(known: Sequence[_FileEvidence], owners: Mapping[int, str], names: 
         yield Gap("derived", reason, (), None, _STEP, Origin(unknown[0].artifact), GapCode.AMBIGUOUS)
     for place, part in local:
         if place in owners and not any(part.uuids & other.uuids for other in known if owners[place] in other.machines):
-            reason = f"{part.text}: the name of the machine is not in it; by its path it is taken for {owners[place]}'s"
+            how = "by its path, or as the only one with GPUs in the other files"
+            reason = f"{part.text}: the name of the machine is not in it; it is taken for {owners[place]}'s {how}"
             yield Gap("derived", reason, (), None, _STEP, Origin(part.artifact), GapCode.AMBIGUOUS)
 
 

@@ -18,6 +18,7 @@ from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Leve
 from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.evidence.model import Gap
+from latdoctor.gap_code import GapCode
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
@@ -51,7 +52,7 @@ def answer(diagnosis: Diagnosis, height: int = HEIGHT) -> tuple[Line, ...]:
         list(_causes(diagnosis)),
         list(_moved(diagnosis)),
         list(_do(diagnosis)),
-        [*_changes(diagnosis), *_not_seen(diagnosis)],
+        [*_changes(diagnosis), *_zones(diagnosis), *_not_seen(diagnosis)],
         list(_more(diagnosis)),
     ]
     return fitted(parts, height)
@@ -301,6 +302,13 @@ def _changes(diagnosis: Diagnosis) -> Iterator[Line]:
     for line in time_scope.change_lines(diagnosis)[:2]:
         for number, one in enumerate(sentence_lines(line, " ", "   ", 2)):
             yield Line(one, rank=Rank.CHANGE, continued=number > 0)
+
+
+def _zones(diagnosis: Diagnosis) -> Iterator[Line]:
+    """The logs whose times may be off by a time zone, so that the order of events may be wrong."""
+    for gap in (one for one in diagnosis.gaps if one.code == GapCode.UNZONED):
+        for number, line in enumerate(sentence_lines(f"In doubt  {gap.reason}", " ", "   ", 2)):
+            yield Line(line, rank=Rank.NOT_SEEN, continued=number > 0)
 
 
 def _not_seen(diagnosis: Diagnosis) -> Iterator[Line]:
