@@ -13,7 +13,6 @@ and a log that does not reach that window yields only a gap.
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -23,27 +22,27 @@ from msgspec import structs
 
 from latdoctor.collectors import time_range
 from latdoctor.collectors.access_log import (
-    ERROR_LINE,
     NAME,
     SIGNALS,
     failure_stats,
     fields,
     formats,
-    proxy_errors,
     stage_stats,
+    step_series,
 )
 from latdoctor.collectors.access_log.bare_numbers import apply_unit, decide_unit
-from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
 from latdoctor.collectors.access_log.formats import AccessLogFormat
 from latdoctor.collectors.access_log.recognition import Recognised, recognise_forms, sampled
 from latdoctor.collectors.access_log.replica_stats import ReplicaStats
+from latdoctor.collectors.access_log.request_gathering import MOST, RequestGatherer
+from latdoctor.collectors.access_log.request_reading import read_lines, server_subject
 from latdoctor.collectors.access_log.requests import (
     UNZONED,
     RequestColumns,
-    RequestGatherer,
     choose_segments,
     time_segments,
 )
+from latdoctor.collectors.access_log.step_table import StepTable
 from latdoctor.collectors.base import (
     Availability,
     Clock,
@@ -53,11 +52,9 @@ from latdoctor.collectors.base import (
     SourceReader,
 )
 from latdoctor.collectors.logs import log_blocks
-from latdoctor.collectors.logs.log_clock import ahead_within
 from latdoctor.errors import SourceError, UsageError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Event, Evidence, Gap, Origin, Subject, Value
-from latdoctor.evidence.redaction.redactor import without_secrets
+from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
@@ -68,7 +65,6 @@ _TELLING = re.compile(rb"NVRM|(?i:cuda)|Traceback|Started server process|Booting
 _LATENCY = tuple(signal for signal in SIGNALS if signal.startswith("latency"))
 _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
 _ERRORS = ("error.ratio", "error.rate", "completion.rate")
-_MAX_EVENTS = 1000
 _IN_MEMORY = 8 << 20  # bytes of a log; a longer one is read from its file
 
 
@@ -136,108 +132,44 @@ def _own(text: str) -> fields.Pattern:
 
 
 def _found_in(artifact: Artifact, own: str) -> tuple[Recognised, Iterable[bytes]]:
-    """The formats of a log, and its lines. A long log stays in its file."""
+    """The formats of a log, and its blocks of lines. A long log stays in its file."""
     if isinstance(artifact.content, bytes) or artifact.content.stat().st_size <= _IN_MEMORY:
         content = formats.as_lines(artifact.read())
-        return _recognised(content, own), io.BytesIO(content)
+        return _recognised(content, own), (content,)
     sample = log_blocks.sample(artifact.content)
-    lines = (line for block in log_blocks.blocks(artifact.content) for line in io.BytesIO(block))
-    return _recognised(sample, own), lines
+    return _recognised(sample, own), log_blocks.blocks(artifact.content)
 
 
 def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | None) -> Evidence:
-    found, lines = _found_in(artifact, own)
+    found, blocks = _found_in(artifact, own)
     if not found.forms and not found.errors:
         raise SourceError(
             "contains no readable request", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED
         )
-    read = _read_lines(lines, found, requested, artifact)
+    read = read_lines(blocks, found, requested, artifact)
     parts = [
         _evidence_of(gathering, artifact, form, pure=found.share >= _PURE and not place)
         for place, (form, gathering) in enumerate(read.gathered.items())
         if gathering.kept or gathering.probes or not place
     ]
-    events = Evidence(subjects=(Subject(_server(artifact)),), events=tuple(read.events)) if read.events else Evidence()
+    events = (
+        Evidence(subjects=(Subject(server_subject(artifact)),), events=tuple(read.events))
+        if read.events
+        else Evidence()
+    )
     if not found.forms:
         reason = f"{artifact.source}: only the error log of a proxy: requests that were answered are not in it"
         gap = Gap(
-            NAME, reason, SIGNALS, _server(artifact), "pass the access log too", Origin(artifact.name), GapCode.ABSENT
+            NAME,
+            reason,
+            SIGNALS,
+            server_subject(artifact),
+            "pass the access log too",
+            Origin(artifact.name),
+            GapCode.ABSENT,
         )
         return Evidence.merge([events, Evidence(gaps=(gap,))])
     return Evidence.merge([events, _completed(parts)])
-
-
-@dataclass(frozen=True, slots=True)
-class _Lines:
-    """The requests of a log by their format, and the failures that the error log of a proxy reports."""
-
-    gathered: dict[AccessLogFormat, RequestGatherer]
-    events: list[Event]
-
-
-def _read_lines(
-    lines: Iterable[bytes], found: Recognised, requested: time_range.TimeRange | None, artifact: Artifact
-) -> _Lines:
-    ahead = ahead_within(log_blocks.head(artifact.content), artifact.written_by)
-    read = _Lines({form: RequestGatherer(requested, ahead) for form in found.forms}, [])
-    near: Timestamp | None = None  # of the lines before: some servers log requests without a time
-    borrowing = timed = 0  # requests without a time of their own, and those of them in a record that has one
-    for number, raw in enumerate(lines, 1):
-        text = formats.line_text(raw)
-        form, entry = _entry(text, found.forms) if text is not None else (None, None)
-        if form is not None and entry is not None:
-            if entry.ended is not None and not entry.ended.zoned and (taken := formats.carrier_time(raw)) is not None:
-                entry = replace(entry, ended=taken)
-            if entry.ended is None:
-                borrowing += 1
-                own = formats.line_time(raw, artifact.taken_at) if timed or borrowing <= _TRIED_FOR_TIMES else None
-                timed += own is not None
-                entry = replace(entry, ended=own or near)
-                read.gathered[form].borrowed |= own is None and near is not None
-            read.gathered[form].take(entry, raw, number)
-            continue
-        if text is not None and found.errors and any(mark in raw for mark in proxy_errors.MARKS):
-            error = proxy_errors.read(text)
-            if error is not None:
-                read.events.extend(_event(error, text, number, artifact, requested, len(read.events)))
-                continue
-        if raw.strip() and found.forms:
-            read.gathered[found.forms[0]].other += 1
-            if (borrowing or number <= _BEFORE_BORROWING) and (time := formats.line_time(raw, artifact.taken_at)):
-                near = replace(time, fine=False)
-    return read
-
-
-def _entry(text: str, forms: Sequence[AccessLogFormat]) -> tuple[AccessLogFormat, AccessLogEntry] | tuple[None, None]:
-    """The request in a line, and its format."""
-    for form in forms:
-        if (entry := form.read(text)) is not None:
-            return form, entry
-    return None, None
-
-
-def _event(
-    error: proxy_errors.ErrorLine,
-    text: str,
-    number: int,
-    artifact: Artifact,
-    requested: time_range.TimeRange | None,
-    count: int,
-) -> Iterator[Event]:
-    """The event of a line of a proxy's error log, if it reports a failed request within the time range."""
-    if error.failure is None or count >= _MAX_EVENTS:
-        return
-    if requested is not None and (error.time is None or not requested.contains(error.time.time)):
-        return
-    named: dict[str, Value] = {"reason": str(error.failure)}
-    named |= {name: clean(without_secrets(text), 200) for name, text in
-              (("path", error.path), ("server", error.server)) if text}  # fmt: skip
-    place, time = Origin(artifact.name, f"line {number}"), error.time.time if error.time else None
-    yield Event(ERROR_LINE, _server(artifact), place, named, time, clean(without_secrets(text), 2000))
-
-
-def _server(artifact: Artifact) -> str:
-    return f"server/{clean(artifact.group, 100)}"
 
 
 def _completed(parts: Sequence[Evidence]) -> Evidence:
@@ -258,7 +190,8 @@ def _completed(parts: Sequence[Evidence]) -> Evidence:
 def _evidence_of(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat, *, pure: bool) -> Evidence:
     if missed := gathering.missed:
         # It was read but does not cover that time: a gap of its subject, so that checks stay unknown.
-        server, reason = _server(artifact), f"{artifact.source}: {missed}"
+        server = server_subject(artifact)
+        reason = f"{artifact.source}: {missed}"
         gap = Gap(NAME, reason, SIGNALS, server, _REACH, Origin(artifact.name), GapCode.STALE)
         return Evidence(subjects=(Subject(server),), gaps=(gap,))
     parts = [_of_replica(gathering, replica, artifact, form) for replica in gathering.by_replica]
@@ -266,8 +199,6 @@ def _evidence_of(gathering: RequestGatherer, artifact: Artifact, form: AccessLog
     return Evidence.merge([*parts, Evidence(gaps=tuple(gaps), clocks=clocks)])
 
 
-_TRIED_FOR_TIMES = 100  # requests whose line is searched for a time
-_BEFORE_BORROWING = 1000  # lines at the beginning whose time is noted for requests without one
 _HOW = "pass the log as its server writes it, or describe its format: --log-pattern"
 _HOW_STATUS = "pass the log of the proxy in front of it"
 _REACH = "pass a log that covers the judged window (--since, --until, --window)"
@@ -287,13 +218,17 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
         gaps.append(Gap(NAME, reason, (), subject=server, code=GapCode.AMBIGUOUS))
     subject = f"replica/{replica}@{name}" if replica else server
     read, why = choose_segments(time_segments(requests))
-    origin = Origin(artifact.name, _place(requests))
+    table = gathering.tables.get(replica)
+    origin = Origin(artifact.name, _place(requests, table))
     notes, past = _notes(gathering, form), gathering.past
-    stats = ReplicaStats(requests, read, subject, origin, notes, past, borrowed=gathering.borrowed)
+    stats = ReplicaStats(requests, read, subject, origin, notes, past, table, borrowed=gathering.borrowed)
     if gathering.past and not stats.recent:
         reason = f"{artifact.source}: no request ended in the judged window"
         gaps.append(Gap(NAME, reason, SIGNALS, subject, _REACH, origin, GapCode.STALE))
         return Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps), series=stats.evidence(0.0).series)
+    if past and gathering.since is not None and past.judged < gathering.since:
+        reason = f"{artifact.source}: too many requests in the judged window: single values are of its last {MOST}"
+        gaps.append(Gap(NAME, reason, (), subject, "--window with less time", origin, GapCode.TOO_LARGE))
     if why:
         next_step = "pass the part that covers the incident"
         gaps.append(Gap(NAME, f"{artifact.source}: {why}", (), None, next_step, origin, GapCode.TOO_LARGE))
@@ -306,7 +241,7 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
         gaps.append(Gap(NAME, reason, _ERRORS, subject, _HOW_STATUS, origin, GapCode.ABSENT))
     if not stats.latencies:
         gaps.append(_without_latency(gathering, artifact, form, subject, stats.total))
-    return Evidence.merge(
+    found = Evidence.merge(
         [
             Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)),
             stats.evidence(gathering.coarse),
@@ -314,6 +249,7 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
             failure_stats.failure_evidence(stats),
         ]
     )
+    return step_series.with_whole_log(found, stats, table) if table else found
 
 
 def _subjects(server: str, subject: str) -> tuple[Subject, ...]:
@@ -336,8 +272,9 @@ def _without_latency(
     return Gap(NAME, reason, _LATENCY, subject, step, Origin(artifact.name), code)
 
 
-def _place(requests: RequestColumns) -> str:
-    return f"lines {requests.number[0]} to {requests.number[-1]}" if len(requests) else ""
+def _place(requests: RequestColumns, table: StepTable | None) -> str:
+    first = table.first_line if table else requests.number[0] if len(requests) else 0
+    return f"lines {first} to {requests.number[-1]}" if len(requests) else ""
 
 
 def _notes(gathering: RequestGatherer, form: AccessLogFormat) -> str:
@@ -372,6 +309,9 @@ def _gaps(gathering: RequestGatherer, artifact: Artifact, form: AccessLogFormat,
     if gathering.duplicates:
         reason = f"{source}: {gathering.duplicates} lines are duplicates: counted once"
         yield Gap(NAME, reason, (), origin=origin, code=GapCode.INCONSISTENT)
+    if gathering.undated_left:
+        reason = f"{source}: {gathering.undated_left} requests without a time are left out; the last {MOST} are read"
+        yield Gap(NAME, reason, (), origin=origin, code=GapCode.TOO_LARGE)
     if gathering.beyond:
         reason = f"{source}: {gathering.beyond} requests of further replicas were not read"
         yield Gap(NAME, reason, (), origin=origin, code=GapCode.TOO_LARGE)

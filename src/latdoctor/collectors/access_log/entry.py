@@ -76,7 +76,7 @@ class AccessLogEntry:
 
     @property
     def is_probe(self) -> bool:
-        path = _HOST.sub("", self.path)
+        path = _HOST.sub("", self.path) if "://" in self.path else self.path
         if self.method in ("HEAD", "OPTIONS"):
             return True
         by_path = bool(path) and _PROBE.fullmatch(path) is not None
@@ -89,16 +89,6 @@ class AccessLogEntry:
         if begun and self.failure in GAVE_UP:
             return 499
         return 0 if self.status is not None and begun and self.failure in BROKEN_OFF else self.status
-
-    @property
-    def failed(self) -> bool:
-        """The service did not answer it: shed, failed, timed out, or (status 0) never answered."""
-        return self.outcome is not None and is_failure(self.outcome)
-
-    @property
-    def cancelled(self) -> bool:
-        """The client disconnected before the response was complete."""
-        return self.outcome in CLIENT_LEFT
 
     @property
     def counts_as_latency(self) -> bool:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 from latdoctor.collectors.access_log.entry import CLIENT_LEFT, is_failure
+from latdoctor.collectors.access_log.histogram import bin_of, edge
 from latdoctor.collectors.access_log.requests import RequestColumns, TimeSegment
+from latdoctor.collectors.access_log.step_table import StepTable
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Labels, Origin, Reading, Series, Window
 
@@ -29,7 +31,6 @@ RECENT = 600.0  # seconds at the log's end covered by a single value: a day's P9
 ENOUGH = 100  # requests needed for a P99
 RATE_REQUESTS, RATE_SECONDS = 10, 1.0  # needed for a rate
 QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))  # as in detectors/quantiles.py
-_BINS_PER_DECADE = 50  # a bucket is 4.7 % wide
 _WHOLE_SECONDS = 0.5  # with a coarser resolution a quantile is only a bound
 
 
@@ -44,10 +45,11 @@ class ReplicaStats:
         origin: Origin,
         notes: str,
         past: TimeRange | None = None,
+        older: StepTable | None = None,
         *,
         borrowed: bool = False,
     ) -> None:
-        """`borrowed`: the requests have the times of other lines."""
+        """`borrowed`: the requests have the times of other lines. `older`: requests of the log that are not kept."""
         self.subject, self.origin, self.notes, self._past = subject, origin, notes, past
         self.requests = requests
         spans = [range(one.first, one.last + 1) for one in read] or [range(len(requests))]
@@ -55,6 +57,8 @@ class ReplicaStats:
         # The requests with a known time, in the order of their exit.
         self.timed = sorted((i for i in every if requests.ended[i] >= 0), key=requests.ended.__getitem__)
         self.whole = self._span(self.timed)
+        if older and self.timed:
+            self.whole = Window(min(older.start, self.whole.start or math.inf), self.whole.end)
         self.step = max(1.0, math.ceil((self.whole.seconds or 0.0) / MAX_STEPS), self._spacing() if borrowed else 0.0)
         self.dated = self._recent() if self.timed else ()  # of the recent ones, those with a known time
         # Requests without a time are of any time of the log, and judged where all of it is.
@@ -129,9 +133,9 @@ class ReplicaStats:
             return ()
         counts: dict[int, int] = {}
         for value in self.latencies:
-            place = _bin(value)
+            place = bin_of(value)
             counts[place] = counts.get(place, 0) + 1
-        buckets = tuple(Bucket(_edge(place - 1), _edge(place), float(n)) for place, n in sorted(counts.items()))
+        buckets = tuple(Bucket(edge(place - 1), edge(place), float(n)) for place, n in sorted(counts.items()))
         total = math.fsum(self.latencies)
         return (Distribution("latency", self.subject, buckets, self.origin, total, self.window, (), self.notes),)
 
@@ -238,16 +242,3 @@ class ReplicaStats:
 def nearest_rank(ordered: Sequence[float], q: float) -> float:
     """The smallest of `ordered` that a share `q` of it does not exceed."""
     return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
-
-
-_EDGES = [10 ** (power / _BINS_PER_DECADE) for power in range(-6 * _BINS_PER_DECADE, 7 * _BINS_PER_DECADE + 1)]
-
-
-def _bin(value: float) -> int:
-    """The bucket of `value`: the first whose upper edge it does not exceed; 0 below a microsecond."""
-    place = bisect_right(_EDGES, value)
-    return place - 1 if place and _EDGES[place - 1] == value else place
-
-
-def _edge(place: int) -> float:
-    return 0.0 if place < 0 else _EDGES[min(place, len(_EDGES) - 1)]

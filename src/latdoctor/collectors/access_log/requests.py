@@ -1,4 +1,4 @@
-"""The requests of one access log, gathered line by line: what was read, what was excluded, and why.
+"""The requests of one replica as columns, and the segments of time that their lines fall into.
 
 Lines of a log are roughly in time order: a line with the entry time is written at the exit. If times go back further
 than that, or leave a long hole, the log is split into segments. Segments of different times are one log in another
@@ -10,13 +10,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
-from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
+from latdoctor.collectors.access_log.entry import CLIENT_LEFT, AccessLogEntry
 from latdoctor.collectors.access_log.failures import FailureReason
-from latdoctor.collectors.logs.log_clock import LogTimes
-from latdoctor.collectors.time_range import TimeRange
 from latdoctor.sanitize import clean
 
 BACK = 5.0  # seconds by which a line may be earlier than the lines before it, in addition to its duration
@@ -27,7 +25,6 @@ _ENOUGH = 0.05  # share of all lines (and _ENOUGH_LINES) that the last segment n
 _ENOUGH_LINES = 30
 _DISORDER = 16  # segments; beyond that the lines are unordered (many shippers), and it is not the clock
 _UNTIMED = -1.0
-_COARSE = 0.05  # share of a duration from which its resolution matters
 REASONS = tuple(FailureReason)
 UNZONED = "without a time zone, read as UTC"
 
@@ -52,12 +49,13 @@ class RequestColumns:
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
     stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 if unknown
 
-    def add(self, entry: AccessLogEntry, number: int) -> None:
+    def add(self, entry: AccessLogEntry, number: int, outcome: int | None) -> None:
+        """Add the request in line `number`; `outcome` is that of the entry."""
         self.ended.append(entry.ended.time if entry.ended else _UNTIMED)
         self.duration.append(entry.duration.seconds if entry.duration else _UNTIMED)
-        self.status.append(-1 if entry.outcome is None else entry.outcome)
+        self.status.append(-1 if outcome is None else outcome)
         self.answered.append(entry.counts_as_latency)
-        failure = entry.failure or (FailureReason.CLIENT_CLOSED if entry.cancelled else None)
+        failure = entry.failure or (FailureReason.CLIENT_CLOSED if outcome in CLIENT_LEFT else None)
         self.failure.append(-1 if failure is None else REASONS.index(failure))
         self.upstream_status.append(-1 if entry.upstream_status is None else entry.upstream_status)
         self.attempts.append(min(entry.attempts, 100))
@@ -77,8 +75,24 @@ class RequestColumns:
         column = self.stages[name]
         return column[index] if index < len(column) else _UNTIMED
 
+    def chosen(self, which: Iterable[int]) -> RequestColumns:
+        """A copy of the rows `which`, in that order."""
+        rows = list(which)
+        found = RequestColumns()
+        for name in _COLUMNS:
+            column = getattr(self, name)
+            getattr(found, name).extend([column[row] for row in rows])
+        for name in self.stages:
+            found.stages[name] = array("d", [self.stage(name, row) for row in rows])
+        return found
+
     def __len__(self) -> int:
         return len(self.ended)
+
+
+_COLUMNS = (
+    "ended", "duration", "status", "answered", "failure", "upstream_status", "attempts", "bare", "per_token", "number",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,90 +107,6 @@ class TimeSegment:
     @property
     def size(self) -> int:
         return self.last - self.first + 1
-
-
-class RequestGatherer:
-    """Takes the entries of one log within the time range `past`. Mutable; used by `parse` only."""
-
-    def __init__(self, past: TimeRange | None = None, ahead: float | None = None) -> None:
-        self.past = past
-        self._ahead = ahead  # seconds that times without a zone are ahead of UTC, if known
-        self.times = LogTimes(ahead)
-        self.first: float | None = None  # time range of the log, including probes and excluded lines
-        self.last: float | None = None
-        self.untimed = 0  # requests without a time, which may be outside the time range
-        self.by_replica: dict[str, RequestColumns] = {}
-        self.probes = self.duplicates = self.failed = self.cancelled = self.unit_unknown = self.other = self.beyond = 0
-        self.borrowed = False  # some requests have the time of another line
-        self.coarse = 0.0  # the coarsest resolution of durations, seconds
-        self.unzoned = False
-        self._seen: set[int] = set()
-
-    @property
-    def kept(self) -> int:
-        return sum(len(requests) for requests in self.by_replica.values())
-
-    @property
-    def missed(self) -> str:
-        """Why the log does not cover the judged window; empty if it does, or if there is no time range."""
-        why = self.past.coverage_gap(self.first, self.last) if self.past else ""
-        return f"{why} ({UNZONED})" if why and self.unzoned else why
-
-    @property
-    def late(self) -> str:
-        """Says that the log begins only within the judged window."""
-        return self.past.late_start(self.first) if self.past else ""
-
-    def _in_time_range(self, entry: AccessLogEntry) -> bool:
-        if entry.ended is not None:
-            self.unzoned |= not entry.ended.zoned
-            self.first = entry.ended.time if self.first is None else min(self.first, entry.ended.time)
-            self.last = entry.ended.time if self.last is None else max(self.last, entry.ended.time)
-        elif self.past is not None:
-            self.untimed += 1
-        return self.past is None or (entry.ended is not None and self.past.contains(entry.ended.time))
-
-    def _in_utc(self, entry: AccessLogEntry) -> AccessLogEntry:
-        """`entry` with its times in UTC, where the zone of those without one is known."""
-        if entry.ended is not None:
-            self.times.note(entry.ended.time, zoned=entry.ended.zoned)
-        if self._ahead is None or entry.ended is None or entry.ended.zoned:
-            return entry
-        started = entry.started and Timestamp(entry.started.time - self._ahead, entry.started.fine, zoned=True)
-        ended = Timestamp(entry.ended.time - self._ahead, entry.ended.fine, zoned=True)
-        return replace(entry, started=started, ended=ended)
-
-    def take(self, entry: AccessLogEntry, raw: bytes, number: int) -> None:
-        entry = self._in_utc(entry)
-        if not self._in_time_range(entry):
-            return
-        if entry.is_probe:
-            self.probes += 1
-            return
-        if self._is_duplicate(entry, raw):
-            self.duplicates += 1
-            return
-        replica = clean(entry.replica, 64) if entry.replica else ""
-        if replica not in self.by_replica and len(self.by_replica) >= MAX_REPLICAS:
-            self.beyond += 1
-            return
-        self.failed += entry.failed
-        self.cancelled += entry.cancelled
-        self.unit_unknown += entry.unit_unknown
-        duration = entry.duration
-        if duration is not None and entry.counts_as_latency and duration.step > _COARSE * duration.seconds:
-            self.coarse = max(self.coarse, duration.step)
-        self.by_replica.setdefault(replica, RequestColumns()).add(entry, number)
-
-    def _is_duplicate(self, entry: AccessLogEntry, raw: bytes) -> bool:
-        """An identical line that cannot be another request, because it has a request id or a time in milliseconds."""
-        if not (entry.request_id or (entry.ended is not None and entry.ended.fine)):
-            return False
-        mark = hash(raw.strip())
-        if mark in self._seen:
-            return True
-        self._seen.add(mark)
-        return False
 
 
 def time_segments(requests: RequestColumns) -> tuple[TimeSegment, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from latdoctor.collectors.access_log import entry as times
@@ -40,20 +40,24 @@ class Upstreams:
 
 def total_of(text: str) -> float | None:
     """The sum of `0.004, 1.2` in seconds; None if none of the attempts has a time."""
-    parts = _BETWEEN.split(text) if "," in text or " " in text else (text,)
+    parts = _parts(text)
     found = [parsed.seconds for one in parts if (parsed := times.parse_duration(one, 1.0))]
     return sum(found) if found else None
 
 
+def _parts(text: str) -> Sequence[str]:
+    return _BETWEEN.split(text) if "," in text or " " in text else (text,)
+
+
 def last_status(text: str) -> int | None:
     """The last server's status in `502, 200`; None if it gave none (`-`)."""
-    last = _BETWEEN.split(text)[-1].strip()
+    last = _parts(text)[-1].strip()
     return int(last) if last.isascii() and last.isdecimal() and 0 < int(last) < 1000 else None
 
 
 def count(text: str) -> int:
     """How many servers a list names; 0 for `-`."""
-    return sum(one.strip() not in ("", "-") for one in _BETWEEN.split(text))
+    return sum(one.strip() not in ("", "-") for one in _parts(text))
 
 
 def of_tail(tail: str) -> Upstreams | None:

@@ -71,7 +71,6 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
         try:
             raw = log_source.read(path, request.timeout)
             kind = _kind(raw, request.log_pattern)
-            end = raw.end() if kind.access_log else raw
         except (OSError, SourceError) as error:
             reason = f"cannot be read: {error.strerror}" if isinstance(error, OSError) else error.what
             next_step = log_source.CHECK_PATH if isinstance(error, OSError) else error.next_step
@@ -79,12 +78,10 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             gaps.append(_gap(source, clean(reason), next_step, code))
             continue
         kinds.append(kind)
-        for part in (raw, *((end,) if end is not raw else ())):
-            if part.missing:
-                hidden = SIGNALS if kind.other and part is raw else ()
-                step = "pass the part that covers the incident as a separate file"
-                of = "" if part is raw else "of its requests "
-                gaps.append(Gap(NAME, f"{source}: {of}{part.missing}", hidden, next_step=step, code=part.code))
+        if raw.missing:
+            hidden = SIGNALS if kind.other else ()
+            step = "pass the part that covers the incident as a separate file"
+            gaps.append(Gap(NAME, f"{source}: {raw.missing}", hidden, next_step=step, code=raw.code))
         group = _unique_name(name, {artifact.group for artifact in artifacts})
         if kind.other:
             written = None if piped_input.is_stream(path) else modified_at(path)
@@ -92,7 +89,7 @@ def collect(request: CollectRequest, clock: Clock) -> CollectResult:
             artifacts += time_range.with_time_range(log, request.past)
         if kind.access_log:
             artifacts += access_log.log_artifacts(
-                group, source, clock.now(), end.content, request.log_pattern, request.past
+                group, source, clock.now(), raw.content, request.log_pattern, request.past
             )
     return CollectResult(tuple(artifacts), (*gaps, *access_log.pattern_gaps(request.log_pattern, kinds)))
 

@@ -23,7 +23,6 @@ from latdoctor.gap_code import GapCode
 
 MAX_READ = 4 << 30  # only the end of a longer log is read
 MAX_END = 64 << 20  # of it
-END_OF_REQUESTS = 24 << 20  # of a log of requests longer than MAX_END: each takes memory
 MAX_UNPACKED = 2 << 30  # limit of a .gz file or a stream
 IN_MEMORY = 4 << 20  # what is longer stays in a file
 
@@ -46,18 +45,6 @@ class LogSource:
     def sample(self) -> bytes:
         """What recognises its kind: all of a short log, else parts of it. Raises OSError."""
         return self.content if isinstance(self.content, bytes) else log_blocks.sample(self.content)
-
-    def end(self) -> LogSource:
-        """The same log, of a long one only the end: requests are kept one by one. Raises OSError."""
-        if isinstance(self.content, bytes) or (size := self.content.stat().st_size) <= MAX_END:
-            return self
-        with self.content.open("rb") as file, _Spool(self.content, "end") as spool:
-            file.seek(size - END_OF_REQUESTS)
-            file.readline()
-            while piece := file.read(log_blocks.BLOCK):
-                spool.write(piece)
-            found = spool.finished()
-        return LogSource(found.content, TAIL, _only_the_end(END_OF_REQUESTS, size), GapCode.TOO_LARGE)
 
 
 def read(path: Path, timeout: float) -> LogSource:
