@@ -74,3 +74,13 @@ def test_without_a_rise_nothing_was_before_it(diagnosis: Diagnosis) -> None:
     _, changes = about_then(0.0, 120)
     (line,) = time_scope.since_lines(msgspec.structs.replace(diagnosis, since=None, changes=changes))
     assert line.startswith("Changed recently: ")
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("app.log", "process started"), ("2 files", "process started (app.log)")], ids=["one", "two"]
+)
+def test_a_machine_known_by_its_log_alone_is_named_as_the_file(diagnosis: Diagnosis, target: str, said: str) -> None:
+    change = Change("change.process_start", "node/app.log", NOW, "process started", 9.0, Origin("logs/app.log"))
+    made = msgspec.structs.replace(diagnosis, since=None, changes=(change,), target=target, service="")
+    (line,) = time_scope.since_lines(made)
+    assert line.endswith(f" UTC {said}")

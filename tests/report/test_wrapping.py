@@ -22,7 +22,7 @@ from latdoctor.notify.outbox import MAKERS
 from latdoctor.report import handover, incidents, sop
 from latdoctor.report import timeline as timeline_text
 from latdoctor.report.subject_names import shortened
-from latdoctor.report.text_utils import WIDTH, wrapped
+from latdoctor.report.text_utils import WIDTH, wrapped, wrapped_parts
 from latdoctor.sanitize import TITLE
 from tests.incident.journal_builders import SOP, incident, moment
 from tests.incident.scenarios import Log
@@ -43,6 +43,23 @@ def test_names_are_not_broken_behind_a_hyphen_where_that_was_asked_for() -> None
     text = "x" * 70 + " app-batching-long"
     assert wrapped(text, hyphens=False)[1] == "app-batching-long"
     assert wrapped(text)[1] != "app-batching-long"
+
+
+@pytest.mark.parametrize("width", range(50, 80))
+def test_a_moment_and_a_share_are_not_broken(width: int) -> None:
+    text = f"{'x' * width} recorded 2026-03-05 06:42:10 UTC, in use 99 % of it"
+    lines = wrapped(text, "", "  ")
+    assert " ".join(line.strip() for line in lines) == text
+    assert any("2026-03-05 06:42:10 UTC" in line for line in lines)
+    assert any("99 %" in line for line in lines)
+
+
+def test_no_part_is_cut() -> None:
+    parts = [f"a_function_with_a_long_name_{number} (module/file.py:{number}) 20 %" for number in range(5)]
+    lines = wrapped_parts("threads are in: {}", parts, " ", "   ", 2)
+    assert len(lines) == 2
+    assert lines[-1].endswith(" %")
+    assert wrapped_parts("none: {}", [], " ", "   ", 2) == []
 
 
 def printed(made: object) -> list[str]:

@@ -124,7 +124,8 @@ def _resources(evidence: Evidence) -> Iterator[Vital]:
     for signal in _USED:
         values = _values(evidence, signal)
         if values and not (signal == _MEMORY_USED and "cgroup.memory.used_ratio" in evidence.readings_by_signal):
-            subject, share = _fullest(values, _values(evidence, signal.replace(".used", ".limit")))
+            limit = f"{signal.removesuffix('.used')}.limit"
+            subject, share = _fullest(values, _values(evidence, limit))
             yield Vital(signal, subject, values[subject], f"{show(signal, values[subject])}{share}")
     ratios = [one for one in evidence.readings_by_signal.get("quota.used_ratio", ()) if not isinstance(one.value, str)]
     if ratios:

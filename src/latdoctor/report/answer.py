@@ -76,7 +76,7 @@ def _verdict(diagnosis: Diagnosis) -> Iterator[Line]:
     level = diagnosis.verdict.level
     for number, line in enumerate(wrapped(f"{level.upper()}  {harm(diagnosis)}", "", "  ")[:3]):
         yield Line(line, diagnosis_text.LEVEL_STYLE.get(level, "bold"), continued=number > 0)
-    for number, line in enumerate(wrapped(time_scope.scope(diagnosis))[:2]):
+    for number, line in enumerate(wrapped(time_scope.scope(diagnosis), "", "  ")[:2]):
         yield Line(line, "dim", continued=number > 0)
 
 

@@ -22,6 +22,7 @@ from latdoctor.report.comparison import answered
 from latdoctor.report.diagnosis_text import EvidenceKind, gap_lines, unexplained
 from latdoctor.report.fit_to_screen import HEIGHT
 from latdoctor.report.subject_names import shortened
+from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
 
@@ -60,7 +61,8 @@ def parts(diagnosis: Diagnosis, *, verbose: bool = False) -> Iterator[Renderable
     yield Text(
         diagnosis_text.headline(diagnosis), style=diagnosis_text.LEVEL_STYLE.get(diagnosis.verdict.level, "bold")
     )
-    yield Text(f"target {time_scope.scope(diagnosis)}", style="dim")
+    for line in wrapped(f"target {time_scope.scope(diagnosis)}", "", "  "):
+        yield Text(line, style="dim")
     if line := diagnosis_text.site_line(diagnosis):
         yield Text(line, style="dim")
     for line in time_scope.since_lines(diagnosis):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +16,9 @@ WIDTH = 80  # columns
 
 # One column each: Latin, Greek and Cyrillic letters, the signs that we print, arrows.
 _NARROW = re.compile("[\x20-\x7e\xa0-\xac\xae-\u02ff\u0370-\u0482\u2010-\u2027\u2190-\u21ff\u2260-\u2265]*")
+# Blanks at which no line ends: within a moment, and between a number and its percent sign.
+_GLUED = re.compile(r"(?<=\d) (?=%)|(?<=\d\d:\d\d) (?=UTC\b)|(?<=\d{4}-\d\d-\d\d) (?=\d\d:\d\d)")
+_NO_BREAK = "\xa0"
 _CONSOLE = Console(file=io.StringIO(), width=WIDTH, color_system=None)
 
 
@@ -24,11 +28,21 @@ def wrapped(text: str, first: str = "", rest: str = "", *, hyphens: bool = True)
     `hyphens`: whether a line may end behind one; names of things are then broken there.
     """
     if _NARROW.fullmatch(text):
-        whole = textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=hyphens)
-        return whole or [first]
+        glued = _GLUED.sub(_NO_BREAK, text)
+        whole = textwrap.wrap(glued, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=hyphens)
+        return [line.replace(_NO_BREAK, " ") for line in whole] or [first]
     # rich knows how wide each other character is.
     lines = Text(text).wrap(_CONSOLE, WIDTH - max(len(first), len(rest)))
     return [f"{rest if number else first}{line.plain.rstrip()}" for number, line in enumerate(lines)] or [first]
+
+
+def wrapped_parts(template: str, parts: Sequence[str], first: str, rest: str, most: int) -> list[str]:
+    """The first of the parts, joined by commas in the braces of `template`, as many as fit in `most` lines."""
+    for count in range(len(parts), 0, -1):
+        lines = wrapped(template.format(", ".join(parts[:count])), first, rest)
+        if len(lines) <= most:
+            return lines
+    return wrapped(template.format(parts[0]), first, rest)[:most] if parts else []
 
 
 SCHEMA_VERSION = "1"

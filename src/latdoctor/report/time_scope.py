@@ -80,11 +80,19 @@ def _changed(diagnosis: Diagnosis, day: str) -> Iterator[str]:
     left = len(diagnosis.changes) - len(shown)
     for when in (_OF_LATE, _BEFORE, _ABOUT, _AFTER):
         known = "; ".join(
-            f"{_clock(one.time, day)} {one.message} ({subject_name(one.subject)})" for of, one in shown if of == when
+            f"{_clock(one.time, day)} {one.message}{_of_subject(one, diagnosis)}" for of, one in shown if of == when
         )
         if known:
             yield f"{when}: {known}" + (f" and {left} more" if left else "")
             left = 0
+
+
+def _of_subject(change: Change, diagnosis: Diagnosis) -> str:
+    """` (pod a/b)`; of a machine that is known only as the log of a file, the file, unless it is the only one."""
+    name = change.subject.removeprefix("node/")
+    if name == change.subject or name != change.origin.artifact.rpartition("/")[2]:
+        return f" ({subject_name(change.subject)})"
+    return "" if name in (diagnosis.service, diagnosis.target) else f" ({shortened(name)})"
 
 
 def _when(change: Change, since: Onset | None) -> str:

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
 from latdoctor.report import cluster_signs, engine_signs, gpu_signs, log_signs
-from latdoctor.report.text_utils import WIDTH, wrapped
+from latdoctor.report.text_utils import WIDTH, wrapped, wrapped_parts
 
 # How a vital sign is said; {} is its value with the unit.
 PHRASES = {
@@ -235,7 +235,7 @@ def _measured(diagnosis: Diagnosis) -> Iterator[str]:
     for signal, template in _PARTS.items():
         shares = [f"{_part_name(signal, one.part)} {one.shown}" for one in diagnosis.vitals if one.signal == signal]
         if shares and not (signal == "gap.host_share" and compute_bound):
-            yield from wrapped(template.format(", ".join(shares)), " ", "   ")[:2]
+            yield from wrapped_parts(template, shares, " ", "   ", 2)
     most = _DATED_LINES if any(one.since for one in signs) else _JOINED_LINES
     # The numbers of a load test are all that is known of it.
     yield from _joined(said, _CLIENT_LINES if best and best.signal.startswith("client.") else most)
