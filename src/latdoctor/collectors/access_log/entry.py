@@ -116,7 +116,9 @@ def is_failure(status: int) -> bool:
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _MONTHS = {name: n for n, name in enumerate(_NAMES, 1)}
 _CLF = re.compile(r"(\d\d)/([A-Z][a-z]{2})/(\d{4})[: ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?(?: ?([+-]\d{4}|Z))?")
-_ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? ?(Z|UTC|[+-]\d\d:?\d\d)?", re.ASCII)
+_ISO = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)[T \t](\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))? ?(Z|UTC|[+-]\d\d:?\d\d)?", re.ASCII
+)
 _SLASHED = re.compile(r"(\d{4})/(\d\d)/(\d\d) (?:- )?(\d\d):(\d\d):(\d\d)(?:[.,](\d{1,9}))?")
 _NUMBER = re.compile(r"\d{9,19}(?:\.\d{1,9})?")
 _QUANTITY = re.compile(

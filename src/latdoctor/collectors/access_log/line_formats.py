@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from latdoctor.collectors.access_log import entry as times
 from latdoctor.collectors.access_log.entry import AccessLogEntry, RequestDuration, Timestamp
+from latdoctor.collectors.access_log.failures import FailureReason
 from latdoctor.collectors.access_log.stages import RequestStage
 
 _UNITS: Mapping[str, float | None] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "dur": None}
@@ -145,6 +146,14 @@ def _of_ray(entry: AccessLogEntry, parts: Mapping[str, str]) -> AccessLogEntry:
         return entry
     instance = parts.get("instance", "")
     return replace(entry, replica=instance if instance.startswith(f"{component}#") else f"{component}#{instance}")
+
+
+def _of_w3c(entry: AccessLogEntry, parts: Mapping[str, str]) -> AccessLogEntry:
+    """Times are in UTC, as the format says; CloudFront writes 000 where the viewer left before an answer."""
+    ended = entry.ended and replace(entry.ended, zoned=True)
+    if entry.status == 0:
+        return replace(entry, ended=ended, status=499, failure=FailureReason.CLIENT_CLOSED)
+    return replace(entry, ended=ended)
 
 
 _UVICORN = "uvicorn logs none: use the log of the proxy in front of it"
@@ -339,5 +348,29 @@ LINE_FORMATS: tuple[LineFormat, ...] = (
                 r"latency=(?P<dur>\d{1,12} ?(?:ms|μs|µs|ns|s)) status=(?P<status>\d{3})"
             ),
         ),
+    ),
+    LineFormat(
+        "the form of IIS",  # its default fields of the W3C extended form
+        (" /",),
+        (
+            re.compile(
+                r"^(?P<time>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) \S{2,100} (?P<method>[A-Z]{3,10}) (?P<path>/\S{0,4000}) "
+                r"\S{1,8000} \d{1,5} \S{1,200} \S{2,100} (?P<agent>\S{1,2000}) \S{1,4000} (?P<status>\d{3}) "
+                r"\d{1,5} \d{1,10} (?P<ms>\d{1,9})\s*$"
+            ),
+        ),
+        finish=_of_w3c,
+    ),
+    LineFormat(
+        "CloudFront's form",
+        ("\thttp",),
+        (
+            re.compile(
+                r"^(?P<time>\d{4}-\d\d-\d\d\t\d\d:\d\d:\d\d)\t[\w-]{3,20}\t\d{1,15}\t\S{2,100}\t(?P<method>[A-Z]{3,10})\t"
+                r"\S{1,300}\t(?P<path>/\S{0,4000})\t(?P<status>\d{3})\t\S{1,4000}\t(?P<agent>\S{1,2000})\t\S{1,8000}\t"
+                r"\S{1,4000}\t\w{1,30}\t(?P<id>\S{1,100})\t\S{1,300}\t(?:https?|wss?)\t\d{1,15}\t(?P<s>\d{1,6}\.\d{1,6})(?:\t|$)"
+            ),
+        ),
+        finish=_of_w3c,
     ),
 )
