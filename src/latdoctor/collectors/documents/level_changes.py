@@ -12,7 +12,8 @@ from statistics import median
 
 from latdoctor.collectors.logs.engine_formats import ONSET
 from latdoctor.collectors.logs.engine_levels import worsening
-from latdoctor.detectors.onset import SIGNALS, highest_run
+from latdoctor.detectors.level_shift import highest_run
+from latdoctor.detectors.onset import SIGNALS
 from latdoctor.evidence.model import Event, Series, Value
 
 LEVELS = ("queue.depth", "kv.usage", "queue.time.mean", "requests.running")

@@ -1,7 +1,7 @@
 """The level that a quantity of an engine moved to, and when: in samples that its log lines give.
 
-Long logs are judged by `detectors.onset.highest_run`. In a paste of a few lines there is no such certainty: there a
-change counts if all samples after it are beyond all before it, by half as much again.
+Long logs are judged by `detectors.level_shift.highest_run`. In a paste of a few lines there is no such certainty: there
+a change counts if all samples after it are beyond all before it, by half as much again.
 
 A quantity that may be zero or full is first mapped so that a change by half means something: 0 waiting → 1, a cache
 that is 99 % full → 33 times as tight as one that is empty.
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from latdoctor.detectors.onset import MIN_RATIO, MIN_STEPS, highest_run
+from latdoctor.detectors.level_shift import MIN_RATIO, MIN_STEPS, highest_run
 
 MIN_SAMPLES = 4
 STALLED_SAMPLES = 3
