@@ -96,11 +96,16 @@ RECORD_FORMATS: tuple[RecordFormat, ...] = (
     ),
     RecordFormat(
         "nginx",
-        (_of_all("upstream_response_time"), _of_all("request_time", "status"), _of_all("upstream_status")),
-        duration=(("request_time", S),),
+        (
+            _of_all("upstream_response_time"),
+            _of_all("request_time", "status"),
+            _of_all("upstream_status"),
+            _of_all("rt", "urt"),  # its variables under their usual short names
+        ),
+        duration=(("request_time", S), ("rt", S)),
         stages={
-            RequestStage.UPSTREAM: (("upstream_response_time", S),),
-            RequestStage.CONNECT: (("upstream_connect_time", S),),
+            RequestStage.UPSTREAM: (("upstream_response_time", S), ("urt", S)),
+            RequestStage.CONNECT: (("upstream_connect_time", S), ("uct", S)),
         },
         upstream_status=("upstream_status",),
         attempts=("upstream_addr",),
