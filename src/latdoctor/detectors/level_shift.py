@@ -37,6 +37,7 @@ MIN_HALF = 30  # of every second block
 MIN_RUN = 4  # blocks of the run and of the time before it
 MIN_BEFORE_GAP = 12  # blocks whose spread a gap is compared with
 MIN_RATIO = 1.5
+MIN_RISE = 1.1  # over the level before: where a climb begins
 MIN_STEPS = 30
 MIN_CHOICES = 1_000_000
 MAX_DEPENDENCE = 0.3
@@ -101,7 +102,22 @@ def _placed(values: Sequence[float], size: int, kept: Sequence[int], blocks: Seq
     lasts = not rest or median(rest) > middle or len(rest) < 2
     end = len(values) - 1 if lasts else min((kept[run.last - 1] + 1) * size, len(values)) - 1
     at = kept[_beginning(blocks, run, middle)]
-    return HighRun(_refined(values, (at - 1) * size, (at + 1) * size, middle), end, size, before, after, run.z)
+    crossed = _refined(values, (at - 1) * size, (at + 1) * size, middle)
+    return HighRun(_foot(values, crossed, blocks[: run.first]), end, size, before, after, run.z)
+
+
+def _foot(values: Sequence[float], crossed: int, early: Sequence[float]) -> int:
+    """Where the climb that is half way at step `crossed` left the level of before, `early`, for good.
+
+    A latency that still climbs is half way ever later; its beginning stays where it was. The fence is that of Tukey
+    (1977), which a climb at the end of `early` hardly moves.
+    """
+    low, high = _quantile(early, 0.25), _quantile(early, 0.75)
+    fence = max(high + 1.5 * (high - low), MIN_RISE * median(early))
+    first = crossed
+    while first > 1 and values[first - 1] > fence:
+        first -= 1
+    return first
 
 
 def _beginning(blocks: Sequence[float], run: _Run, middle: float) -> int:

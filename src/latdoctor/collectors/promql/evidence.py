@@ -92,25 +92,28 @@ def _lines(answered: Sequence[AnsweredQuery], role: str) -> Iterator[QuerySeries
 
 def _covers(answered: Sequence[AnsweredQuery]) -> dict[PrometheusTarget, float]:
     """When each target was first scraped within the window, or just before it."""
-    lines = (line for one in answered if one.query.role == plans.COVER for line in one.answer.lines)
+    return _of_targets(answered, plans.COVER)
+
+
+def _of_targets(answered: Sequence[AnsweredQuery], role: str) -> dict[PrometheusTarget, float]:
+    """The one value of each target."""
     return {
         PrometheusTarget.of(line.labels): line.values[-1]
-        for line in lines
+        for line in _lines(answered, role)
         if line.values and math.isfinite(line.values[-1])
     }
 
 
 def scrape_interval(plan: QueryPlan, answered: Sequence[AnsweredQuery]) -> float:
     """Scrape interval in seconds of the target that is scraped least often, according to `up`."""
-    covers = _covers(answered)
-    paces = [
-        (plan.until - max(plan.start, covers.get(PrometheusTarget.of(line.labels), plan.start)))
-        / max(1, line.values[-1] - 1)
-        for one in answered
-        if one.query.role == plans.COUNT
-        for line in one.answer.lines
-        if line.values and 1 <= line.values[-1] < math.inf
-    ]
+    covers, lasts = _covers(answered), _of_targets(answered, plans.ANSWERED)
+    paces: list[float] = []
+    for target, count in _of_targets(answered, plans.COUNT).items():
+        first = covers.get(target, plan.start)
+        last = lasts.get(target, plan.until)
+        if count >= 1:  # those within the window; the one that was current at its start is not among them
+            intervals = count if first < plan.start else count - 1
+            paces.append(((last if last > first else plan.until) - first) / max(1, intervals))
     return max(paces, default=plans.PACE)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,10 +19,11 @@ from latdoctor.errors import SourceError
 from latdoctor.sanitize import clean
 
 STEPS = 10  # of the judged window, as in a live collection
-CURVE_STEPS = 60  # of the history
+CURVE_STEPS, MAX_CURVE_STEPS = 60, 240  # of the history: so many at least, and at most
 MAX_TARGETS = 64
 PACE = 30.0  # seconds; default scrape interval
 FEWEST = 4  # samples for a reliable rate
+SAMPLES_A_STEP = 2  # so that only neighbouring points of a curve share samples
 _NAMES_AT_ONCE = 90  # Prometheus resolves up to a hundred literal names by index; beyond that it matches each name
 # Signals searched for changes: latency, load, queues, and the hardware.
 CURVES = (
@@ -61,7 +63,7 @@ CURVES = (
     "host.psi.io_some",
 )
 
-FOUND, NAMES, COVER, COUNT, UP = "found", "names", "cover", "count", "up"
+FOUND, NAMES, COVER, COUNT, UP, ANSWERED = "found", "names", "cover", "count", "up", "answered"
 LAST, GROWTH, LEVEL, CURVE = "last", "growth", "level", "curve"
 
 
@@ -107,12 +109,23 @@ class QueryPlan(Struct, frozen=True):
 
     @property
     def curve_step(self) -> float:
-        return (self.until - self.since) / CURVE_STEPS
+        """Seconds between two points of a curve: as short as the scrape interval allows, within bounds."""
+        span = self.until - self.since
+        step = max(span / MAX_CURVE_STEPS, min(SAMPLES_A_STEP * self.pace, span / CURVE_STEPS))
+        return float(math.ceil(step)) if step > 1 else step  # whole seconds: the last point is at the very end
+
+    @property
+    def curve_start(self) -> float:
+        """The first point of a curve whose last point is at the end of the window."""
+        return self.until - math.floor((self.until - self.since) / self.curve_step + 1e-6) * self.curve_step
 
     @property
     def reach(self) -> float:
-        """Range of each point of a curve, seconds: several samples, since a rate needs at least two."""
-        return max(2 * self.curve_step, FEWEST * self.pace)
+        """Range of each point of a curve, seconds: several samples, since a rate needs at least two.
+
+        It is no longer than that: points that share samples are no independent evidence of a change.
+        """
+        return max(self.curve_step, FEWEST * self.pace)
 
 
 def plan_for(server: PrometheusServer) -> QueryPlan:
@@ -143,9 +156,13 @@ def target_queries(plan: QueryPlan, dialects: Sequence[Dialect], chosen: Sequenc
     up = promql.format_selector("up", chosen)
     yield PlannedQuery(COVER, f"min_over_time(timestamp({up})[{over}:{fine}])", plan.until, names=("up",))
     yield PlannedQuery(COUNT, f"count_over_time({up}[{over}])", plan.until, names=("up",))
+    # The time of the last successful scrape. A sample is current until the next: a finer step gives no more.
+    every = promql.duration(max(plan.window / 300, (plan.until - plan.since) / 3600))
+    past = promql.duration(plan.until - plan.since)
+    yield PlannedQuery(ANSWERED, f"max_over_time((timestamp({up}) * {up})[{past}:{every}])", plan.until, names=("up",))
     # Targets without a dialect matter only if the user selected them.
     up = promql.format_selector("up", plan.select or chosen)
-    yield PlannedQuery(UP, up, plan.until, plan.since - 2 * plan.curve_step, plan.curve_step, ("up",))
+    yield PlannedQuery(UP, up, plan.until, plan.curve_start - 2 * plan.curve_step, plan.curve_step, ("up",))
 
 
 def _names(plan: QueryPlan, role: str, names: Sequence[str], chosen: Sequence[str]) -> Iterator[PlannedQuery]:
@@ -184,7 +201,7 @@ def sample_queries(
             expression = expression.replace(",$select", "".join(f",{one}" for one in select))
             names = tuple(sorted(curve.names))
             yield PlannedQuery(
-                CURVE, expression, plan.until, plan.since, plan.curve_step, names, dialect.id, curve.signal,
+                CURVE, expression, plan.until, plan.curve_start, plan.curve_step, names, dialect.id, curve.signal,
                 curve.factor,
             )  # fmt: skip
 
