@@ -30,6 +30,7 @@ from latdoctor.detectors.onset import onsets
 from latdoctor.detectors.periodicity import latency_pulses
 from latdoctor.detectors.quantiles import quantiles
 from latdoctor.detectors.replica_outliers import compare_replicas
+from latdoctor.detectors.running_ceiling import running_ceilings
 from latdoctor.detectors.standstill import standstill
 from latdoctor.detectors.tail_attribution import tail_shares
 from latdoctor.detectors.tail_bounds import tail_bounds
@@ -47,6 +48,7 @@ DETECTORS: tuple[Detector, ...] = (
     neighbour_cpu,
     client_excess_latency,
     arrival_changes,
+    running_ceilings,
     standstill,
     latency_modes,
     latency_pulses,

@@ -20,6 +20,8 @@ from latdoctor.detectors.onset import SIGNALS as SLOWING
 from latdoctor.detectors.periodicity import DERIVED as PULSES
 from latdoctor.detectors.quantiles import MEAN, QUANTILES
 from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
+from latdoctor.detectors.running_ceiling import DERIVED as CEILINGS
+from latdoctor.detectors.running_ceiling import RUNNING
 from latdoctor.detectors.standstill import DERIVED as STALLS
 from latdoctor.detectors.standstill import SOURCES as STALL_SOURCES
 from latdoctor.detectors.tail_attribution import DERIVED as TAIL
@@ -93,6 +95,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "neighbour_cpu": _when(TAKEN, OWN, "host.cpus", gives=(NEIGHBOURS,)),
     "client_excess_latency": _clients,
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
+    "running_ceilings": _when(RUNNING, gives=CEILINGS),
     "standstill": _standstill,
     "latency_modes": _when(REQUESTS, gives=PEAKS),
     "latency_pulses": _when(REQUESTS, gives=PULSES),

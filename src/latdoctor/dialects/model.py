@@ -205,6 +205,7 @@ COUNTS: Mapping[str, str] = {
     "input.token_rate": "input.token_count",
 }
 MEAN, PAST_MEAN = "latency.mean", "latency.past_mean"
+RUNNING, RUNNING_MOST = "requests.running", "requests.running_most"
 
 
 class Dialect(Struct, frozen=True):
@@ -233,6 +234,7 @@ class Dialect(Struct, frozen=True):
         rates = {one.signal for options in self.rules for one in options if one.kind == RuleKind.RATE}
         means = {one.signal for options in self.rules for one in options if one.kind == RuleKind.RATIO}
         derived = {COUNTS[signal] for signal in rates if signal in COUNTS} | ({PAST_MEAN} if MEAN in means else set())
+        derived |= {RUNNING_MOST} if RUNNING in direct else set()
         return frozenset(direct | derived | {signal for bits in self.bits for signal, _ in bits.masks})
 
     def speaks(self, page: MetricsPage) -> bool:

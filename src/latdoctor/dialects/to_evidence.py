@@ -10,7 +10,7 @@ from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleKind, RuleResult, RuleValue, Unusable
 from latdoctor.dialects.page_series import DialectView
-from latdoctor.dialects.standstill import counting_rules, past_mean_rules
+from latdoctor.dialects.standstill import counting_rules, highest_rules, past_mean_rules
 from latdoctor.evidence.model import (
     Bucket,
     Distribution,
@@ -26,6 +26,7 @@ from latdoctor.evidence.model import (
 from latdoctor.gap_code import GapCode
 
 _NAMES_SHOWN = 5
+_LONE = Unusable("the most of several pages needs two of them", GapCode.INSUFFICIENT)
 
 
 def recognise_dialects(dialects: Iterable[Dialect], pages: Sequence[MetricsPage]) -> tuple[Dialect, ...]:
@@ -47,6 +48,8 @@ def read_pages(dialect: Dialect, scrapes: Sequence[ScrapedPage], server: str, so
             gathering.take(narrowed, labels)
     for options in counting_rules(dialect):
         gathering.take(options)
+    for options in highest_rules(dialect):
+        gathering.take_highest(options)
     before = DialectView(dialect, tuple(scrapes[:1]), server)
     for options in past_mean_rules(dialect):
         gathering.take(options, view=before)
@@ -97,6 +100,13 @@ class _EvidenceBuilder:
             self.put(rule.signal, rule, {subject: result}, labels)
         if not merged and absent:
             self.missing(options[0].signal, absent, options[0].hint)
+
+    def take_highest(self, options: Sequence[Rule]) -> None:
+        """Use rules that reduce several pages to the highest value; a lone page has none."""
+        if self.view.lone:
+            self.put(options[0].signal, options[0], {None: _LONE})
+        else:
+            self.take(options)
 
     def missing(self, signal: str, names: Iterable[str], hint: str) -> None:
         listed = _listed(list(dict.fromkeys(names)))

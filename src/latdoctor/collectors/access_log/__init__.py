@@ -17,8 +17,8 @@ BY_CHANCE = (
     "body.time.mean", "queue.time.mean", "queue.time.p99", "preprocess.time.mean", "compute.time.mean",
     "compute.time.p99", "postprocess.time.mean", "ttft.mean", "ttft.p99", "tpot.mean", "tpot.p99",
     "upstream.connect_time.mean", "upstream.time.mean", "upstream.time.p99", "proxy.time.mean", "stage.time_share",
-    "request.failure_share", "request.failure_rate", "timeout.limit", "timeout.share", "client.timeout_limit",
-    "client.timeout_share", "upstream.retry_share", "upstream.error_ratio",
+    "request.failure_share", "request.failure_time", "request.failure_rate", "timeout.limit", "timeout.share",
+    "client.timeout_limit", "client.timeout_share", "upstream.retry_share", "upstream.error_ratio",
     "gateway.timeout_rate", "gateway.reset_rate", "gateway.unavailable_rate", ERROR_LINE,
 )  # fmt: skip
 

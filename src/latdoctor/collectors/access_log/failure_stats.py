@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from statistics import median
 
 from latdoctor.collectors.access_log.entry import CLIENT_LEFT, is_failure
 from latdoctor.collectors.access_log.failures import TIMED_OUT, FailureReason
@@ -25,8 +26,8 @@ GATEWAY: dict[str, frozenset[FailureReason]] = {
     ),
 }
 SIGNALS = (
-    "request.failure_share", "request.failure_rate", "timeout.limit", "timeout.share", "client.timeout_limit",
-    "client.timeout_share", "upstream.retry_share", "upstream.error_ratio", *GATEWAY,
+    "request.failure_share", "request.failure_time", "request.failure_rate", "timeout.limit", "timeout.share",
+    "client.timeout_limit", "client.timeout_share", "upstream.retry_share", "upstream.error_ratio", *GATEWAY,
 )  # fmt: skip
 _FEWEST, _SHARE = 3, 0.5
 _EARLY, _LATE, _LATEST, _LATE_SHARE = 0.02, 0.05, 0.5, 0.01  # seconds (and share of the limit) around it
@@ -46,9 +47,12 @@ def _reasons(stats: ReplicaStats) -> Iterator[Reading]:
     counts = Counter(place for row in stats.recent if (place := stats.requests.failure[row]) >= 0)
     for place, count in counts.most_common():
         note = f"{count} of {stats.total} requests"
-        yield stats.reading(
-            "request.failure_share", count / stats.total, note, labels=(("reason", str(REASONS[place])),)
-        )
+        labels = (("reason", str(REASONS[place])),)
+        yield stats.reading("request.failure_share", count / stats.total, note, labels=labels)
+        failed = (row for row in stats.recent if stats.requests.failure[row] == place)
+        durations = [seconds for row in failed if (seconds := stats.requests.duration[row]) >= 0]
+        if durations:
+            yield stats.reading("request.failure_time", median(durations), note, labels=labels)
 
 
 def _reason_series(stats: ReplicaStats) -> Iterator[Series]:
