@@ -14,6 +14,10 @@ from latdoctor.evidence.bundle import Artifact
 _SNIFFED = 128 << 10  # bytes read to recognise a kind
 _TRIED = 60  # lines
 _MOST = 0.6  # share of lines that must have a timestamp for a log
+_SOME, _FEWEST_IN_ORDER = (
+    0.25,
+    3,
+)  # the same where the first line has one and all are in order of time; how many must be
 _GZIP = b"\x1f\x8b"
 
 _TRACE = re.compile(rb'"traceEvents"\s*:|\A\s*\[\s*\{[^{}]{0,400}"ph"\s*:\s*"')
@@ -68,8 +72,15 @@ def _is_log(head: bytes) -> bool:
     lines = [formats.line_of(raw, 0.0)[1] for raw in head.splitlines()[:_TRIED] if raw.strip()]
     if form == formats.PLAIN and is_undated(head):
         return True
-    timestamped = sum(line.time is not None or line.uptime is not None for line in lines)
-    return form != formats.PLAIN or (bool(lines) and timestamped >= _MOST * len(lines))
+    if form != formats.PLAIN:
+        return True
+    times = [line.time if line.time is not None else line.uptime for line in lines]
+    known = [time for time in times if time is not None]
+    if not known or times[0] is None:
+        return bool(lines) and len(known) >= _MOST * len(lines)
+    # The lines of a stack below a message have no time of their own.
+    with_stacks = len(known) >= _FEWEST_IN_ORDER and known == sorted(known)
+    return len(known) >= (_SOME if with_stacks else _MOST) * len(lines)
 
 
 def _is_metrics(head: bytes) -> bool:

@@ -23,6 +23,7 @@ from latdoctor.report.diagnosis_text import EvidenceKind, gap_lines, unexplained
 from latdoctor.report.fit_to_screen import HEIGHT
 from latdoctor.report.subject_names import shortened
 from latdoctor.report.text_utils import wrapped
+from latdoctor.report.vital_signs import measured
 from latdoctor.sanitize import clean
 from latdoctor.units import percent
 
@@ -78,6 +79,8 @@ def _body(diagnosis: Diagnosis, *, verbose: bool) -> Iterable[RenderableType]:
         yield Text(line, style="bold")
     for cause in diagnosis_text.shown_causes(diagnosis, every=verbose):
         yield _cause(cause, diagnosis, verbose=verbose)
+    if numbers := [line for line in measured(diagnosis) if line.strip()]:
+        yield Group(Text("Measured", style="bold"), *(Text(line) for line in numbers))
     if diagnosis.verdict.level == "inconclusive":
         yield _listing("Why not healthy", diagnosis.verdict.reasons)
     pain = diagnosis_text.symptoms(diagnosis)

@@ -113,8 +113,9 @@ def test_a_record_that_a_program_quotes_stays_its_line() -> None:
     assert event.text.startswith("2025-05-19T10:13:13Z INFO got")
 
 
-@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
-def test_files_of_records_are_logs(record: object, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in RECORDS if name != "OpenTelemetry"])  # a document by its own reader
+def test_files_of_records_are_logs(name: str, tmp_path: Path) -> None:
+    record = RECORDS[name]
     path = tmp_path / "x.json"
     plain = json.dumps(record).replace(BOOM, "the engine is ready")
     for content in (f"{plain}\n", json.dumps([json.loads(plain)], indent=2)):
