@@ -16,7 +16,9 @@ from msgspec import Struct
 
 from latdoctor.collectors.logs.line_prefix import MAX_LINE
 
+_MOST_LINES = 1000  # that are kept of one message
 _MOST_ENTRY = 1 << 20  # bytes that are kept of one journal entry, or of a line in pieces
+_LENGTH_BYTES = 4  # of a length, without its zeros
 _NAME = rb"[A-Z_][A-Z0-9_]{0,63}"
 _EXPORT = re.compile(rb"\s*__CURSOR=[^\n]+\n(?:__|_[A-Z])")
 _FIELD = re.compile(rb"(" + _NAME + rb")=(.*)", re.DOTALL)
@@ -114,6 +116,7 @@ class _ExportLines:
         self._entry = _JournalEntry()
         self._name = b""  # of the binary value that is being read
         self._value: list[bytes] = []
+        self._size = 0  # of the value, with the ends of its lines
 
     def passes(self, block: bytes) -> bool:
         return False
@@ -121,8 +124,9 @@ class _ExportLines:
     def take(self, line: bytes) -> Iterable[bytes]:
         self._entry.lines += 1
         field = _FIELD.match(line)
-        if self._name and (field is None or not self._is_whole()) and self._held() < _MOST_ENTRY:
+        if self._name and (field is None or not self._is_whole()) and self._size < _MOST_ENTRY:
             self._value.append(line)
+            self._size += len(line) + 1
             return ()
         self._close()
         if field:
@@ -137,18 +141,17 @@ class _ExportLines:
         self._close()
         return self._finished()
 
-    def _held(self) -> int:
-        return sum(len(one) for one in self._value)
-
     def _is_whole(self) -> bool:
-        return not self._value or _without_length(b"\n".join(self._value)) is not None
+        """Whether the value has the length that it begins with, by its beginning and size alone."""
+        head = b"\n".join(self._value[: _LENGTH_BYTES + 1])[:_LENGTH_BYTES]
+        return not self._value or _length_width(head, self._size - 1) is not None
 
     def _close(self) -> None:
         if self._name:
             raw = b"\n".join(self._value)
             whole = _without_length(raw)
             self._entry.put(self._name, raw.lstrip(bytes(range(32))) if whole is None else whole)
-        self._name, self._value = b"", []
+        self._name, self._value, self._size = b"", [], 0
 
     def _finished(self) -> Iterable[bytes]:
         entry, self._entry = self._entry, _JournalEntry()
@@ -158,10 +161,15 @@ class _ExportLines:
 
 def _without_length(raw: bytes) -> bytes | None:
     """The value behind its length, where the length fits it."""
-    for width in range(1, 5):
-        value = raw[width:]
-        if raw[:width] == len(value).to_bytes(8, "little").replace(b"\0", b""):
-            return value
+    width = _length_width(raw[:_LENGTH_BYTES], len(raw))
+    return None if width is None else raw[width:]
+
+
+def _length_width(head: bytes, size: int) -> int | None:
+    """How many bytes of `head`, the beginning of a value of `size` bytes, are the length of the rest."""
+    for width in range(1, min(_LENGTH_BYTES, size) + 1):
+        if head[:width] == (size - width).to_bytes(8, "little").replace(b"\0", b""):
+            return width
     return None
 
 
@@ -172,6 +180,7 @@ class _VerboseLines:
         self._entry = _JournalEntry()
         self._time = b""
         self._in_message = False
+        self._further: list[bytes] = []  # lines of the message behind its first
 
     def passes(self, block: bytes) -> bool:
         return False
@@ -187,17 +196,16 @@ class _VerboseLines:
             self._entry.put(field[1], field[2])
             self._in_message = field[1] == b"MESSAGE"
         elif self._in_message and line[:1].isspace():
-            held = self._entry.fields.get(b"MESSAGE", b"")
-            if len(held) + len(line) < _MOST_ENTRY:
-                self._entry.fields[b"MESSAGE"] = held + b"\n" + line.strip()
+            if len(self._further) < _MOST_LINES:
+                self._further.append(line.strip()[:MAX_LINE])
         else:
             self._in_message = False
         return done
 
     def finish(self) -> Iterable[bytes]:
         entry = self._entry
-        self._in_message = False
-        message = entry.fields.get(b"MESSAGE", b"")
+        message = b"\n".join([entry.fields.get(b"MESSAGE", b""), *self._further])
+        self._in_message, self._further = False, []
         if not message:
             return list(entry.placed(b""))
         before = self._time + b" " + _writer(entry.fields)
