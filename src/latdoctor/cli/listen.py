@@ -18,6 +18,7 @@ from latdoctor import case_from_bundle
 from latdoctor.cli import options
 from latdoctor.cli.collect_and_diagnose import rule_set, stamp
 from latdoctor.cli.config_file import TargetSettings, configuration
+from latdoctor.cli.configured_target import settings_of
 from latdoctor.cli.console import notice
 from latdoctor.cli.diagnose_watch import pause_of
 from latdoctor.cli.interrupt import ended_by_sigterm
@@ -28,7 +29,6 @@ from latdoctor.cli.resolve_request import (
     CollectedEvidence,
     ResolvedRequest,
     resolve_request,
-    settings_of,
     unread_reason,
     unread_sources,
 )

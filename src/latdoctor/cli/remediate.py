@@ -11,13 +11,13 @@ import typer
 
 from latdoctor.case_from_bundle import kept
 from latdoctor.cli import options
+from latdoctor.cli.configured_target import settings_of
 from latdoctor.cli.console import notice_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions, VerboseOption
 from latdoctor.cli.remediate_targets import access_again, settings_for
 from latdoctor.cli.remediation_session import each, labelled_result, print_results
-from latdoctor.cli.resolve_request import settings_of
 from latdoctor.errors import UsageError
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import JournalEntry

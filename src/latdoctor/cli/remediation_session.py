@@ -15,6 +15,7 @@ from latdoctor.case_from_bundle import kept, observer, pages_for, remedy_of
 from latdoctor.cli import incident_journaling
 from latdoctor.cli.collect_and_diagnose import rule_set
 from latdoctor.cli.config_file import TargetSettings
+from latdoctor.cli.configured_target import settings_of
 from latdoctor.cli.console import notice, notice_console, result_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
@@ -28,7 +29,7 @@ from latdoctor.cli.remediate_targets import (
     choose_targets,
     limit_to_named,
 )
-from latdoctor.cli.resolve_request import ResolvedRequest, resolve_request, settings_of
+from latdoctor.cli.resolve_request import ResolvedRequest, resolve_request
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.document import parse_diagnosis

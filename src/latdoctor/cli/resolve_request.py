@@ -8,6 +8,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from latdoctor.cli.configured_target import note_unread_servers, settings_of
 from latdoctor.cli.console import notice
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.urls import server, servers_name
@@ -235,6 +236,7 @@ class BaselineNeed(Enum):
 def resolve_request(sources: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> ResolvedRequest:
     """The sources of the options, else the configured target, else this machine. Raises UsageError, BundleError."""
     settings = settings_of(sources)
+    note_unread_servers(sources)
     window = value(sources.window or WINDOW, parse_duration, "--window", WINDOW)
     if not 0 < window <= LONGEST_WINDOW:
         raise UsageError(
@@ -291,28 +293,6 @@ def with_slo_options(context: Context, sources: SourceOptions) -> Context:
     if sources.slo_errors:
         context = replace(context, slo_error_ratio=value(sources.slo_errors, parse_share, "--slo-errors", "1%"))
     return context
-
-
-def settings_of(sources: SourceOptions) -> TargetSettings:
-    """The configuration of the selected target. Raises UsageError."""
-    from latdoctor.cli.config_file import TargetSettings, targets
-
-    if sources.any_source:
-        return TargetSettings(name=sources.target)
-    configured = targets()
-    if sources.target:
-        if sources.target not in configured:
-            known = ", ".join(sorted(configured)) or "none"
-            raise UsageError(
-                f"no target {sources.target!r} is configured (configured: {known})",
-                next_step="name one of them, or give a source such as --server URL",
-            )
-        return configured[sources.target]
-    if len(configured) > 1:
-        raise UsageError(
-            f"several targets are configured: {', '.join(sorted(configured))}", next_step="choose one with --target"
-        )
-    return next(iter(configured.values()), TargetSettings())
 
 
 def _request(sources: SourceOptions, settings: TargetSettings, window: float) -> tuple[CollectRequest, str]:
