@@ -53,14 +53,21 @@ _FORMS: tuple[tuple[FallbackReason, str, re.Pattern[str]], ...] = tuple(
             FallbackReason.NO_GPU,
             "pytorch",
             r"User provided device_type of 'cuda', but CUDA is not available"
-            r"|CUDA (?:nor MPS are|is not|not) available.{0,60}(?:default|fall|us)ing (?:back )?(?:to )?(?:the )?CPU",
+            r"|(?:CUDA|GPU) (?:nor MPS are|is not|not) (?:available|found|detected).{0,60}"
+            r"(?:default|fall|us|runn)ing (?:back )?(?:to |on )?(?:the )?CPU|FP16 is not supported on CPU; using FP32",
         ),
         (
             FallbackReason.LIBRARY_NOT_LOADED,
             "tensorflow",
-            r"Cannot dlopen some GPU libraries|Could not load dynamic library 'lib(?:cu|nv)",
+            r"Cannot dlopen some GPU libraries",  # it has found a GPU by then
         ),
-        (FallbackReason.NO_GPU, "tensorflow", r"Could not find cuda drivers on your machine, GPU will not be used"),
+        (
+            FallbackReason.NO_GPU,
+            "tensorflow",
+            r"Could not find cuda drivers on your machine, GPU will not be used"
+            r"|Could not load dynamic library 'lib(?:cu|nv)",
+        ),
+        (FallbackReason.FELL_BACK, "paddle", r"CUDA device is not set properly\. ?CPU device will be used"),
         (
             FallbackReason.NO_GPU,
             "jax",
@@ -108,7 +115,8 @@ KIND = LineKind(
         rb"not compiled with|not built with CUDA",
         rb"(?i:(?:falling back|fallback|switching|reverting|defaulting|using) (?:to|on)? ?(?:the )?CPU)",
         rb"(?:CUDA is not|CUDA not|MPS are) available|Cannot dlopen|Could not load dynamic lib",
-        rb"GPU will not be used|compatible CUDA device|much faster with a GPU",
+        rb"GPU will not be used|compatible CUDA device|much faster with a GPU|CPU device will be used",
+        rb"(?i:(?:cuda|gpu) (?:is )?not (?:available|found|detected))|FP16 is not supported on CPU",
     ),
     lambda artifact: EventLines(artifact, find),
 )
