@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_run
+from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_real, lab_run
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import serve_replicas
@@ -90,6 +90,7 @@ app.command("run")(lab_run.run)
 app.command("telemetry")(telemetry)
 app.command("proxy")(lab_inject.proxy)
 app.add_typer(lab_bench.app, name="bench")
+app.add_typer(lab_real.app, name="real")
 
 
 @app.command()

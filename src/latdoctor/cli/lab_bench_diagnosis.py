@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 
 from latdoctor.cli.options import OutputFormat
+from latdoctor.cli.real_options import Servers
 
 if TYPE_CHECKING:
     from latdoctor.evaluation.calibration import Fit
@@ -102,6 +103,8 @@ def diagnosis(
         Path | None, typer.Option("--answers", metavar="FILE", help="Write every diagnosis as a line of JSON, too.")
     ] = None,
     processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Processes that diagnose.")] = 1,
+    real: Annotated[bool, typer.Option("--real", help="Incidents of real servers: see lab real.")] = False,
+    servers: Servers = None,
     output: ScoreOutput = OutputFormat.TEXT,
 ) -> None:
     """Record incidents, diagnose each, and score the diagnoses.
@@ -109,12 +112,18 @@ def diagnosis(
     Every fault at several seeds and severities, combined faults, healthy runs, and synthetic telemetry. A recorded run
     is not repeated, so the matrix can be recorded in several steps; a spoiled run is repeated at most twice. The matrix
     fresh has seeds that no other matrix uses: it measures rules that were written before. The matrix recorded is
-    whatever DIR contains, and records nothing.
+    whatever DIR contains, and records nothing. With --real the runs are those of lab real, in a folder of their own;
+    --quick takes a dozen of them, and all recordings in DIR are scored.
 
     Exit codes: 0 done · 1 server or generator failed · 2 usage, or a damaged recording · 3 --once, and more are due.
     """
-    from latdoctor.cli.lab import need_extra
+    from latdoctor.cli.lab import FOR_LOAD, need_extra
+    from latdoctor.cli.lab_real import bench
 
+    if real:
+        need_extra(FOR_LOAD)
+        bench(servers, folder, only, output, quick=quick, no_run=no_run)
+        return
     need_extra()
     from latdoctor.evaluation.report import tables as result_tables
     from latdoctor.evaluation.report import write_tables

@@ -30,7 +30,7 @@ async def _load(order: LoadOrder) -> None:
     gc.freeze()
     async with AsyncExitStack() as living:
         transport, page_address = await _transport(order, living)
-        run = OpenLoop(plan, planned, transport, time.monotonic)
+        run = OpenLoop(plan, planned, transport, time.monotonic, order.request)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, run.stop)
         started, begin, cpu = time.time(), time.monotonic(), time.process_time()
@@ -48,7 +48,7 @@ async def _load(order: LoadOrder) -> None:
 async def _transport(order: LoadOrder, living: AsyncExitStack) -> tuple[Transport, str]:
     """The transport, and the address of the metrics page; empty without one."""
     if order.metrics_port is None:
-        return await living.enter_async_context(HttpTransport(order.address)), ""
+        return await living.enter_async_context(HttpTransport(order.address, request=order.request)), ""
     from latdoctor.load.client_metrics import (  # imported only for runs with a page
         ClientPage,
         CountingTransport,
@@ -57,7 +57,7 @@ async def _transport(order: LoadOrder, living: AsyncExitStack) -> tuple[Transpor
 
     page = ClientPage()
     page_address = await living.enter_async_context(served_page(page, order.metrics_port))
-    http = await living.enter_async_context(HttpTransport(order.address, page.traces()))
+    http = await living.enter_async_context(HttpTransport(order.address, page.traces(), order.request))
     return CountingTransport(http, page), page_address
 
 

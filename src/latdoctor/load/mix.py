@@ -117,15 +117,15 @@ def body(ask: RequestContent, request_id: str, attempt: int) -> bytes:
     if ask.kind.endswith("audio"):
         fields["audio_seconds"] = ask.tokens / FRAMES_PER_SECOND
     else:
-        fields["text"] = _text(ask.place, ask.tokens)
+        fields["text"] = filler_text(ask.place, ask.tokens)
     if ask.session is not None:
         fields["session"] = f"s-{ask.session}"
     if ask.before:
-        fields["transcript"] = [_text(turn.place, turn.tokens) for turn in ask.before]
+        fields["transcript"] = [filler_text(turn.place, turn.tokens) for turn in ask.before]
     return msgspec.json.encode(fields)
 
 
-def _text(place: int, words: int) -> str:
+def filler_text(place: int, words: int) -> str:
     """Return `words` words of an endless text; it takes microseconds, because it runs during the load."""
     rounds, rest = divmod(words, len(_WORDS))
     turned = _WORDS[place:] + _WORDS[:place] if place + rest > len(_WORDS) or rounds else _WORDS[place : place + rest]

@@ -20,6 +20,7 @@ from msgspec import Struct
 from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import Conversations, Mix, body, draw
 from latdoctor.load.plan import LoadPlan, PlannedRequest, RetryKind, RetryPolicy, generator
+from latdoctor.load.request_template import RequestTemplate
 
 
 class Ending(StrEnum):
@@ -99,9 +100,12 @@ class _Answer(msgspec.Struct):
 class HttpTransport:
     """A transport to one server. Enter it before the first request."""
 
-    def __init__(self, address: str, traces: list[aiohttp.TraceConfig] | None = None) -> None:
+    def __init__(
+        self, address: str, traces: list[aiohttp.TraceConfig] | None = None, request: RequestTemplate | None = None
+    ) -> None:
         self._traces = traces
-        self._url = address.rstrip("/") + PATH
+        self._url = address.rstrip("/") + (request.path if request else PATH)
+        self._has_ids = request is None  # only the reference server repeats the id of a request in its answer
         self._answers = msgspec.json.Decoder(_Answer)
 
     async def __aenter__(self) -> HttpTransport:
@@ -125,7 +129,9 @@ class HttpTransport:
         try:
             async with self._session.post(self._url, data=content, headers=headers, allow_redirects=False) as response:
                 answer = await _read(response)
-                if answer is None or (response.status == 200 and not self._is_for(request_id, answer)):
+                if answer is None or (
+                    self._has_ids and response.status == 200 and not self._is_for(request_id, answer)
+                ):
                     return Reply(BAD_ANSWER)
                 return Reply(str(response.status), _seconds(response.headers.get("Retry-After")), len(answer))
         except aiohttp.ClientConnectorError:
@@ -187,9 +193,15 @@ class OpenLoop:
     """One run. `clock` returns seconds of a monotonic clock."""
 
     def __init__(
-        self, plan: LoadPlan, planned: tuple[PlannedRequest, ...], transport: Transport, clock: Callable[[], float]
+        self,
+        plan: LoadPlan,
+        planned: tuple[PlannedRequest, ...],
+        transport: Transport,
+        clock: Callable[[], float],
+        request: RequestTemplate | None = None,
     ) -> None:
         self._plan, self._planned, self._transport, self._clock = plan, planned, transport, clock
+        self._request = request
         self._start = 0.0
         self.stopped = False
         self._waiting: dict[int, float] = {}  # in the order of time, so that the first is the oldest
@@ -254,9 +266,14 @@ class OpenLoop:
         self._sent += 1
         try:
             async with asyncio.timeout(max(0.0, due + self._plan.timeout_s - self._clock())):
-                return await self._transport.send(body(planned.ask, request_id, attempt), request_id, attempt)
+                return await self._transport.send(self._content(planned, request_id, attempt), request_id, attempt)
         except TimeoutError:
             return Reply(TIMEOUT)
+
+    def _content(self, planned: PlannedRequest, request_id: str, attempt: int) -> bytes:
+        if self._request is None:
+            return body(planned.ask, request_id, attempt)
+        return self._request.content(self._plan.phases[planned.phase].name, planned.ask)
 
     def _ended(self, outcome: RequestOutcome) -> None:
         self.outcomes.append(outcome)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.load.openloop import Progress, Saturation
 from latdoctor.load.plan import LoadPlan, check_address, schedule
+from latdoctor.load.request_template import RequestTemplate
 from latdoctor.load.summary import LoadResult
 from latdoctor.sanitize import clean
 
@@ -26,6 +27,7 @@ class LoadOrder(Struct, frozen=True):
     """The task of the process: run the plan, or (`saturate_s` > 0) measure capacity with a phase's mix.
 
     `metrics_port`: the local port of the client's metrics page; 0: a free port, None: no page.
+    `request`: of a server other than the reference server.
     """
 
     plan: LoadPlan
@@ -35,6 +37,7 @@ class LoadOrder(Struct, frozen=True):
     phase: str = ""
     in_flight: int = IN_FLIGHT
     metrics_port: int | None = None
+    request: RequestTemplate | None = None
 
 
 class RunStarted(Struct, frozen=True, tag="started"):
@@ -128,7 +131,13 @@ class LoadProcess:
 
 
 def start_load(
-    plan: LoadPlan, address: str, *, remote: bool = False, report_s: float = 1.0, metrics_port: int | None = None
+    plan: LoadPlan,
+    address: str,
+    *,
+    remote: bool = False,
+    report_s: float = 1.0,
+    metrics_port: int | None = None,
+    request: RequestTemplate | None = None,
 ) -> LoadProcess:
     """Start `plan` against the server at `address`. Raises UsageError for a bad plan or address, OperationError.
 
@@ -136,7 +145,7 @@ def start_load(
     """
     schedule(plan)  # an invalid plan is refused here instead of in the other process
     check_address(address, remote=remote)
-    return LoadProcess(LoadOrder(plan, address, report_s, metrics_port=metrics_port))
+    return LoadProcess(LoadOrder(plan, address, report_s, metrics_port=metrics_port, request=request))
 
 
 def run_load(
