@@ -35,6 +35,13 @@ Folder = Annotated[
     Path,
     typer.Option("--folder", metavar="DIR", readable=False, help="The recorded runs; none of them is repeated."),
 ]
+MatrixName = Annotated[
+    str | None,
+    typer.Option("--matrix", metavar="quick|hour|full|fresh|recorded", help="The runs; hour where not given."),
+]
+Answers = Annotated[
+    Path | None, typer.Option("--answers", metavar="FILE", help="Write every diagnosis as a line of JSON, too.")
+]
 Only = Annotated[str | None, typer.Option("--only", metavar="SCENARIO", help="The runs of one scenario only.")]
 Once = Annotated[bool, typer.Option("--once", help="Record the next missing run, and stop without a score.")]
 Tables = Annotated[
@@ -83,10 +90,7 @@ def log() -> Callable[[str], None]:
 
 def diagnosis(
     folder: Folder = Path("bench-recordings"),
-    matrix: Annotated[
-        str | None,
-        typer.Option("--matrix", metavar="quick|hour|full|fresh|recorded", help="The runs; hour where not given."),
-    ] = None,
+    matrix: MatrixName = None,
     quick: Annotated[bool, typer.Option("--quick", help="The same as --matrix quick: a few minutes.")] = False,
     seed: Annotated[
         int | None, typer.Option("--seed", metavar="N", help="The first seed of --matrix fresh: 100 or greater.")
@@ -99,9 +103,7 @@ def diagnosis(
     ] = False,
     calibrate: Annotated[bool, typer.Option("--calibrate", help="Fit the temperature, and report its effect.")] = False,
     tables: Tables = None,
-    answers: Annotated[
-        Path | None, typer.Option("--answers", metavar="FILE", help="Write every diagnosis as a line of JSON, too.")
-    ] = None,
+    answers: Answers = None,
     processes: Annotated[int, typer.Option("--processes", min=1, metavar="N", help="Processes that diagnose.")] = 1,
     real: Annotated[bool, typer.Option("--real", help="Incidents of real servers: see lab real.")] = False,
     servers: Servers = None,
