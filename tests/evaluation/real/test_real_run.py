@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from latdoctor.cli.main import app
 from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.evaluation.real import real_run
 from latdoctor.evaluation.real.real_benchmark import record_real_runs, score_recordings, skipped_servers
@@ -14,6 +17,12 @@ from latdoctor.evidence.bundle_files import opened
 from latdoctor.lab.real.real_faults import KillProcess
 from latdoctor.lab.real.real_scenario import RealIncident, RealPhases, RealScenario
 from tests.lab.real.toy import TOY, installed
+
+
+def in_this_process(options: Sequence[str], limit: float) -> str:
+    """`latdoctor collect` without the start of a process, which a busy machine draws out."""
+    return CliRunner().invoke(app, ["collect", *options]).output
+
 
 PHASES = RealPhases(warm_up=0.5, before=4, incident=5, draining=1, after=1.5, window=1, settle=0.2)
 CRASH = RealScenario(
@@ -32,6 +41,7 @@ CRASH = RealScenario(
 def test_a_run_is_recorded_once_and_scored_from_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("real_run", "real_benchmark"):
         monkeypatch.setattr(f"latdoctor.evaluation.real.{module}.find_server", lambda name: TOY)
+    monkeypatch.setattr(real_run, "run_collect", in_this_process)
     root = tmp_path / "servers"
     root.mkdir()
     folder, said = tmp_path / "runs", list[str]()

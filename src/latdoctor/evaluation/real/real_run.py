@@ -38,6 +38,7 @@ from latdoctor.load.summary import LoadResult
 from latdoctor.sanitize import clean
 
 Log = Callable[[str], None]
+_LATE = 1.0  # seconds
 _COLLECT_WITHIN = 60.0  # seconds beyond the window
 
 
@@ -64,7 +65,8 @@ def record_real_run(order: RealRunOrder, recordings: Path, log: Log) -> RealReco
     load_before = machine_state.load_average()
     with RealServer(definition, order.root, scenario.environment, scenario.arguments) as server:
         log(f"{order.run}: {definition.name} is ready at {server.address}")
-        result, since, lasted, others = _under_load(order, server, folder)
+        loaded = _under_load(order, server, folder)
+    result, since, lasted = loaded.result, loaded.since, loaded.lasted
     processors = os.cpu_count() or 1
     figures = {name: ClientFigures.of(result.phase(name).whole) for name in (BEFORE, INCIDENT, AFTER)}
     truth = RealTruth(
@@ -83,21 +85,40 @@ def record_real_run(order: RealRunOrder, recordings: Path, log: Log) -> RealReco
         during=figures[INCIDENT],
         after=figures[AFTER],
         generator=result.generator,
-        machine=MachineLoad(processors, load_before, others),
+        machine=MachineLoad(processors, load_before, loaded.others),
     )
-    reasons = (*_distorted(result), *not_an_effect(truth))
+    reasons = (*_distorted(loaded, scenario), *not_an_effect(truth))
     truth = msgspec.structs.replace(truth, spoiled=reasons)
     write_real_truth(folder, truth)
     return RealRecording(folder, truth)
 
 
-def _distorted(result: LoadResult) -> Iterator[str]:
-    """Why the clients' figures are not the server's."""
-    yield from (problem.text for problem in result.problems if problem.phase in ("", BEFORE, INCIDENT, AFTER))
-
-
-def _under_load(order: RealRunOrder, server: RealServer, folder: Path) -> tuple[LoadResult, float, float, float | None]:
+@dataclass(frozen=True, slots=True)
+class _LoadedRun:
     """The load's result; begin and end of the incident; the share of the processors that others used."""
+
+    result: LoadResult
+    since: float
+    lasted: float
+    others: float | None
+
+
+def _distorted(run: _LoadedRun, scenario: RealScenario) -> Iterator[str]:
+    """Why the clients' figures are not the server's, or not those of the phase.
+
+    A late generator only makes figures worse: where the time before and after was good all the same, it was good.
+    """
+    relevant = ("", INCIDENT)
+    yield from (problem.text for problem in run.result.problems if problem.phase in relevant)
+    starts = scenario.phase_starts
+    for phase, at in ((INCIDENT, run.since), (DRAINING, run.lasted)):
+        late = at - run.result.started - starts[phase]
+        if late > _LATE:
+            yield f"the observation before {phase} took {late:.1f} s longer than its phase"
+
+
+def _under_load(order: RealRunOrder, server: RealServer, folder: Path) -> _LoadedRun:
+    """Loads `server`, injects the fault, and observes both the healthy time and the incident."""
     scenario, starts = order.scenario, order.scenario.phase_starts
     with ExitStack() as open_:
         changes = Path(open_.enter_context(tempfile.TemporaryDirectory())) / "changes.log"
@@ -116,10 +137,10 @@ def _under_load(order: RealRunOrder, server: RealServer, folder: Path) -> tuple[
             _until(begun + starts[INCIDENT] + scenario.phases.settle)
             _collect(scenario, server, folder / INCIDENT_BUNDLE, changes if scenario.change else None)
             _until(begun + starts[DRAINING])
-        lasted = time.time()
+            lasted = time.time()
         last = machine_state.usage(time.time())
         result = load.wait()
-    return result, since, lasted, machine_state.others(first, last, os.cpu_count() or 1)
+    return _LoadedRun(result, since, lasted, machine_state.others(first, last, os.cpu_count() or 1))
 
 
 @contextmanager
@@ -136,18 +157,23 @@ def _until(moment: float) -> None:
 
 def _collect(scenario: RealScenario, server: RealServer, to: Path, changes: Path | None) -> None:
     """Save a bundle as an operator would. Raises OperationError where nothing was saved."""
-    command = [sys.executable, "-m", "latdoctor", "collect", *_sources(server), "--to", str(to)]
-    command += ["--window", f"{scenario.phases.window:g}s", "--slo", scenario.slo]
-    command += ["--changes", str(changes)] if changes else []
-    limit = scenario.phases.window + _COLLECT_WITHIN
+    options = [*_sources(server), "--to", str(to), "--window", f"{scenario.phases.window:g}s", "--slo", scenario.slo]
+    options += ["--changes", str(changes)] if changes else []
+    output = run_collect(options, scenario.phases.window + _COLLECT_WITHIN)
+    if not to.exists():
+        raise OperationError(f"latdoctor collect saved nothing: {clean(output[-300:])}")
+
+
+def run_collect(options: Sequence[str], limit: float) -> str:
+    """`latdoctor collect` in a process of its own; what it printed. Raises OperationError after `limit` seconds."""
+    command = [sys.executable, "-m", "latdoctor", "collect", *options]
     try:
         done = subprocess.run(  # noqa: S603  # our own interpreter and module
             command, capture_output=True, text=True, check=False, timeout=limit
         )
     except subprocess.TimeoutExpired as error:
         raise OperationError(f"latdoctor collect took more than {limit:g} s") from error
-    if not to.exists():
-        raise OperationError(f"latdoctor collect saved nothing: {clean(done.stderr[-300:])}")
+    return done.stdout + done.stderr
 
 
 def _sources(server: RealServer) -> Sequence[str]:
