@@ -39,11 +39,11 @@ class RealPhases(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds of each phase. `window` is observed in `before` from its begin, in the incident after `settle`."""
 
     warm_up: Annotated[float, Meta(gt=0, le=120)] = 4.0
-    before: Annotated[float, Meta(gt=0, le=600)] = 16.0
-    incident: Annotated[float, Meta(gt=0, le=600)] = 20.0
-    draining: Annotated[float, Meta(gt=0, le=120)] = 5.0
+    before: Annotated[float, Meta(gt=0, le=600)] = 18.0
+    incident: Annotated[float, Meta(gt=0, le=600)] = 24.0
+    draining: Annotated[float, Meta(gt=0, le=120)] = 8.0
     after: Annotated[float, Meta(gt=0, le=600)] = 10.0
-    window: Annotated[float, Meta(gt=0, le=120)] = 12.0
+    window: Annotated[float, Meta(gt=0, le=120)] = 10.0
     settle: Annotated[float, Meta(ge=0, le=120)] = 3.0
 
     @property
