@@ -22,7 +22,9 @@ Recordings = Annotated[
 
 @app.command("list")
 def list_(servers: Servers = None) -> None:
-    """List the servers and their scenarios, and why a server cannot be started.
+    """List the servers and their scenarios.
+
+    Of a server that cannot be started here, it says why, and how to install it.
 
     Exit codes: 0 listed · 2 usage, or an invalid definition.
     """

@@ -38,7 +38,7 @@ from latdoctor.load.summary import LoadResult
 from latdoctor.sanitize import clean
 
 Log = Callable[[str], None]
-_LATE = 1.0  # seconds
+_LATE = 2.0  # seconds
 _COLLECT_WITHIN = 60.0  # seconds beyond the window
 
 
@@ -104,16 +104,17 @@ class _LoadedRun:
 
 
 def _distorted(run: _LoadedRun, scenario: RealScenario) -> Iterator[str]:
-    """Why the clients' figures are not the server's, or not those of the phase.
+    """Why the clients' figures are not the server's, or the observation not that of the incident.
 
     A late generator only makes figures worse: where the time before and after was good all the same, it was good.
+    A fault begins after the observation before it, however long that takes; a planned load does not wait.
     """
     relevant = ("", INCIDENT)
     yield from (problem.text for problem in run.result.problems if problem.phase in relevant)
     starts = scenario.phase_starts
     for phase, at in ((INCIDENT, run.since), (DRAINING, run.lasted)):
         late = at - run.result.started - starts[phase]
-        if late > _LATE:
+        if late > _LATE and scenario.is_of_load:
             yield f"the observation before {phase} took {late:.1f} s longer than its phase"
 
 

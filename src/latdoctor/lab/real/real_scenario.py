@@ -39,8 +39,8 @@ class RealPhases(Struct, frozen=True, forbid_unknown_fields=True):
     """Seconds of each phase. `window` is observed in `before` from its begin, in the incident after `settle`."""
 
     warm_up: Annotated[float, Meta(gt=0, le=120)] = 4.0
-    before: Annotated[float, Meta(gt=0, le=600)] = 18.0
-    incident: Annotated[float, Meta(gt=0, le=600)] = 24.0
+    before: Annotated[float, Meta(gt=0, le=600)] = 20.0
+    incident: Annotated[float, Meta(gt=0, le=600)] = 26.0
     draining: Annotated[float, Meta(gt=0, le=120)] = 8.0
     after: Annotated[float, Meta(gt=0, le=600)] = 10.0
     window: Annotated[float, Meta(gt=0, le=120)] = 10.0
@@ -112,6 +112,11 @@ class RealScenario(Struct, frozen=True, forbid_unknown_fields=True):
             slo_s=self.slo_seconds,
             max_in_flight=_MOST_IN_FLIGHT,
         )
+
+    @property
+    def is_of_load(self) -> bool:
+        """Whether the incident begins and ends with the load's plan, not when its faults are injected."""
+        return not self.incident.faults
 
     def template(self, request: RequestTemplate) -> RequestTemplate:
         """`request` with this scenario's bodies."""
