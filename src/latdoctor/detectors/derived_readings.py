@@ -95,12 +95,14 @@ def _end(reading: Reading) -> float:
     return reading.window.end or 0.0
 
 
-GIVES = ("arrival.first_rate", "batch.padding_ratio")
+GIVES = ("arrival.first_rate", "batch.padding_ratio", "gpu.memory_temperature_margin")
 
 
 def derived_remainders(evidence: Evidence) -> Evidence:
-    """Derive `arrival.first_rate` = arrivals · (1 − retry share) and `batch.padding_ratio` = 1 − 1 / padding factor."""
-    return Evidence(readings=(*_first_rates(evidence), *_padding(evidence)))
+    """Derive `arrival.first_rate` = arrivals · (1 − retry share), `batch.padding_ratio` = 1 − 1 / padding factor, and
+    `gpu.memory_temperature_margin` = the highest permitted temperature of the memory less the present one.
+    """
+    return Evidence(readings=(*_first_rates(evidence), *_padding(evidence), *_memory_margins(evidence)))
 
 
 def _first_rates(evidence: Evidence) -> Iterator[Reading]:
@@ -110,6 +112,14 @@ def _first_rates(evidence: Evidence) -> Iterator[Reading]:
         share = shares.get(arrivals.subject)
         if share is not None and arrivals.subject not in reported:
             yield _derive(arrivals, "arrival.first_rate", rate * max(0.0, 1 - share), "arrival.rate less retries")
+
+
+def _memory_margins(evidence: Evidence) -> Iterator[Reading]:
+    limits = {one.subject: value for one, value in latest_numbers(evidence, "gpu.memory_temperature_max")}
+    for now, value in latest_numbers(evidence, "gpu.memory_temperature"):
+        limit = limits.get(now.subject)
+        if limit is not None and limit > 0:
+            yield _derive(now, "gpu.memory_temperature_margin", limit - value, "gpu.memory_temperature_max less it")
 
 
 def _padding(evidence: Evidence) -> Iterator[Reading]:

@@ -20,7 +20,7 @@ from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.evidence.model import Gap
 from latdoctor.gap_code import GapCode
 from latdoctor.remediation.playbook_library import shipped_playbook
-from latdoctor.report import diagnosis_text, time_scope
+from latdoctor.report import cluster_signs, diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.headline import harm
 from latdoctor.report.playbook import facts
@@ -127,6 +127,8 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
             yield from _cause(number, cause, diagnosis, shown, most=max(2, _MAX_EVIDENCE - len(chosen) + 1))
         if kind == AnswerKind.NAMED and (rival := _rival(diagnosis)):
             yield from _evidence_lines(rival, "    or: ")
+        # By name: a cause of a cluster is found in it by its pods and nodes.
+        yield from (Line(text, continued=text.startswith("   ")) for text in cluster_signs.lines(diagnosis))
         return
     yield from _unknown_cause(diagnosis, checks)
     if diagnosis.against and diagnosis.against.name != "now":
