@@ -40,6 +40,7 @@ WORDS = {
     ClusterTrouble.OTHER: "other warnings: {}",
 }
 _CODES = frozenset(ClusterTrouble)
+_AREAS = frozenset({"container", "hpa", "kube", "node", "pod", "quota", "workload"})
 _MOST_LINES = 4
 
 
@@ -70,7 +71,8 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
 
 
 def _is_trouble(sign: Vital) -> bool:
-    return sign.part in _CODES
+    """The tail has a part of the name "other" too."""
+    return sign.part in _CODES and sign.signal.partition(".")[0] in _AREAS
 
 
 def _phrase(diagnosis: Diagnosis, sign: Vital) -> str:
