@@ -70,7 +70,8 @@ def remediation(
     scores = _scores(store, tuple(spec.run for spec in specs))
     if tables is not None:
         write_tables(result_tables(scores), tables)
-    typer.echo(to_json(scores) if output is OutputFormat.JSON else summary(scores), nl=output is OutputFormat.JSON)
+    is_json = output is OutputFormat.JSON
+    typer.echo(to_json(scores).decode() if is_json else summary(scores), nl=is_json)
 
 
 def _scores(store: RemediationStore, planned: tuple[str, ...]) -> RemediationScores:

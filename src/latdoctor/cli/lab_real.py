@@ -11,6 +11,7 @@ from latdoctor.cli.options import OutputFormat
 from latdoctor.cli.real_options import Servers
 
 if TYPE_CHECKING:
+    from latdoctor.evaluation.real.real_scores import RealScores
     from latdoctor.lab.real.real_scenario import RealScenario
 
 app = typer.Typer(help="Incidents of real inference servers, which are installed apart.", no_args_is_help=True)
@@ -94,7 +95,6 @@ def bench(
     from latdoctor.evaluation.real.real_benchmark import record_real_runs, score_recordings, skipped_servers
     from latdoctor.evaluation.real.real_report import real_summary
     from latdoctor.evaluation.real.real_store import real_recordings
-    from latdoctor.evidence.model import to_json
     from latdoctor.lab.real.server_definition import installed_in
     from latdoctor.output_file import must_be_a_folder
 
@@ -111,7 +111,13 @@ def bench(
         why = "; ".join(sorted(set(skipped_servers(chosen, root).values()))) if not no_run else "nothing was recorded"
         raise UsageError(f"no run of real servers is recorded: {why}", where=str(folder))
     scores = score_recordings(recordings, shipped(), skipped)
-    typer.echo(to_json(scores) if output is OutputFormat.JSON else real_summary(scores), nl=output is OutputFormat.JSON)
+    typer.echo(_json(scores) if output is OutputFormat.JSON else real_summary(scores))
+
+
+def _json(scores: RealScores) -> str:
+    import msgspec
+
+    return msgspec.json.format(msgspec.json.encode(scores), indent=1).decode()
 
 
 def _selected(only: str | None, *, quick: bool) -> tuple[RealScenario, ...]:

@@ -23,9 +23,12 @@ def skipped_servers(scenarios: Sequence[RealScenario], root: Path | None) -> dic
 def record_real_runs(
     scenarios: Sequence[RealScenario], seeds: Sequence[int], root: Path | None, folder: Path, log: Log
 ) -> dict[str, str]:
-    """Record the runs that `folder` lacks; returns the skipped servers, and the runs that failed, with the reason."""
+    """Record the runs that `folder` lacks or has spoiled.
+
+    Returns the skipped servers, and the runs that failed, with the reason. Raises BundleError for a damaged recording.
+    """
     skipped = skipped_servers(scenarios, root)
-    complete = {one.truth.run for one in real_recordings(folder)} if folder.is_dir() else set()
+    complete = {one.truth.run for one in real_recordings(folder) if not one.truth.spoiled} if folder.is_dir() else set()
     orders = [
         RealRunOrder(scenario, seed, root)
         for seed in seeds

@@ -33,6 +33,7 @@ from latdoctor.units import parse_duration
 FOLDER = Path(__file__).parent / "scenarios"
 WARM_UP, BEFORE, INCIDENT, DRAINING, AFTER = "warm-up", "before", "incident", "draining", "after"
 _MOST_IN_FLIGHT = 2000
+_LATE_SHARE = 0.1  # of the SLO: a generator that is less late decides nowhere whether it was kept
 
 
 class RealPhases(Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,6 +112,7 @@ class RealScenario(Struct, frozen=True, forbid_unknown_fields=True):
             timeout_s=self.timeout,
             slo_s=self.slo_seconds,
             max_in_flight=_MOST_IN_FLIGHT,
+            late_ms=1000 * _LATE_SHARE * self.slo_seconds,
         )
 
     @property
