@@ -76,7 +76,8 @@ def collect_or_open(path: Path | None, sources: SourceOptions, need: BaselineNee
 def save_collected(collected: CollectedEvidence, path: Path, *, redact: bool) -> CollectedEvidence:
     """Save the bundle and return it as saved, so that this diagnosis and a replay have the same input.
 
-    Raises OperationError where no source could be read: an empty bundle would pass for evidence.
+    Raises OperationError where no source could be read: an empty bundle would pass for evidence. That a server does not
+    answer is evidence.
     """
     from dataclasses import replace
 
@@ -87,7 +88,7 @@ def save_collected(collected: CollectedEvidence, path: Path, *, redact: bool) ->
     from latdoctor.evidence.redaction.redactor import Redactor
 
     raw = Evidence(gaps=collected.bundle.gaps)
-    check_sources_read(collected, raw, consequence="and nothing was saved")
+    check_sources_read(collected, raw, outage=True, consequence="and nothing was saved")
     redactor = Redactor() if redact else None
     kept = redact_collected(collected, redactor) if redactor else collected
     known = save(kept.bundle, path, __version__, redactor)

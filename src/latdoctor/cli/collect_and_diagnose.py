@@ -78,7 +78,8 @@ def diagnosis_of(bundle: Bundle, rules: RuleSet, requested: tuple[Source, ...] =
 def case_of(bundle: Bundle, requested: tuple[Source, ...] = ()) -> Case:
     """The input of a diagnosis of `bundle`. Raises OperationError where no requested source could be read."""
     evidence, coverage = seen(bundle)
-    check_sources_read(CollectedEvidence(bundle, requested), evidence, consequence="so there is nothing to diagnose")
+    collected = CollectedEvidence(bundle, requested)
+    check_sources_read(collected, evidence, outage=True, consequence="so there is nothing to diagnose")
     return case_from_bundle.case(bundle, evidence, coverage)
 
 

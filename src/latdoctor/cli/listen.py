@@ -36,6 +36,7 @@ from latdoctor.cli.sop import Sops
 from latdoctor.cli.sop_incident import procedures
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
+from latdoctor.collectors.outage import outage_artifacts
 from latdoctor.collectors.promql.client import authorization
 from latdoctor.collectors.runner import SystemClock, collect_bundle
 from latdoctor.diagnosis.diagnose import diagnose
@@ -154,9 +155,9 @@ class ServiceMonitor:
         self._log(f"{incident.id}: {_WORDS[confirmation.status]}: {confirmation.message}")
 
     def _diagnosis(self, observation: CollectedEvidence) -> Diagnosis | None:
-        """None where no named source could be read."""
+        """None where no named source could be read, other than that a server does not answer."""
         evidence, coverage = case_from_bundle.seen(observation.bundle)
-        if _nothing_read(observation, evidence):
+        if _nothing_read(observation, evidence) and not outage_artifacts(observation.bundle):
             return None
         return diagnose(case_from_bundle.case(observation.bundle, evidence, coverage), self._rules, stamp())
 

@@ -14,6 +14,7 @@ from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.urls import server, servers_name
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import CollectRequest
+from latdoctor.collectors.outage import outage_artifacts
 from latdoctor.collectors.piped_input import display, is_stream, shown_name
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
@@ -85,22 +86,21 @@ def _called(path: Path, name: str) -> str:
 
 def unread_sources(collected: CollectedEvidence, evidence: Evidence) -> tuple[Source, ...]:
     """The named sources without an artifact, or with unreadable artifacts only."""
-    refused = _refused_artifacts(evidence) if collected.requested else frozenset()
+    refused = _refused_artifacts(evidence) | outage_artifacts(collected.bundle)
     return tuple(source for source in collected.requested if not _was_read(source, collected.bundle, refused))
 
 
 def check_sources_read(
-    collected: CollectedEvidence, evidence: Evidence, *, every: bool = False, consequence: str
+    collected: CollectedEvidence, evidence: Evidence, *, every: bool = False, outage: bool = False, consequence: str
 ) -> None:
     """Raises OperationError where none of the named sources could be read, or (`every`) one could not.
 
-    The reasons go to stderr first; `consequence`: what was not done because of it.
+    The reasons go to stderr first; `consequence`: what was not done because of it; `outage`: an outage is a result.
     """
     failed = unread_sources(collected, evidence)
-    if not failed:
-        return
     gaps = [gap for source in failed for gap in _gaps_of(source, collected.bundle, evidence)]
-    if len(failed) < len(collected.requested) and not every:
+    judged = (outage and outage_artifacts(collected.bundle)) or (len(failed) < len(collected.requested) and not every)
+    if not failed or judged:
         print_gaps(gaps)  # the others are judged, but the answer alone would not show what is missing
         return
     _check_not_monitoring(source for source in failed if _answered(source, collected.bundle, evidence))

@@ -16,6 +16,7 @@ from latdoctor.collectors.clock_alignment import with_one_timeline
 from latdoctor.collectors.cluster_identity import unknown_clusters
 from latdoctor.collectors.log_overlap import without_overlap
 from latdoctor.collectors.machine_identity import with_machines_apart
+from latdoctor.collectors.outage import is_outage
 from latdoctor.errors import SourceError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
@@ -93,7 +94,7 @@ def _patience(request: CollectRequest) -> float:
 
 def _leader_failed(readings: Iterable[_RunningCollector], request: CollectRequest) -> bool:
     leader = next((one for one in readings if one.collector.name == request.leader), None)
-    return leader is not None and leader.call.ended and not leader.call.outcome().artifacts
+    return leader is not None and leader.call.ended and all(is_outage(one) for one in leader.call.outcome().artifacts)
 
 
 def _outcome(reading: _RunningCollector, request: CollectRequest, *, stopped: bool) -> CollectResult:

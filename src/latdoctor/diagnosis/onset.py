@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from latdoctor.diagnosis.result import Change, Onset
 from latdoctor.evidence.model import Event, Evidence, is_unknown
 
-ONSET = "latency.onset"
+ONSET, DOWN = "latency.onset", "server.down"
 _KINDS = {
     "change.deployment": "",
     "change.model": "",
@@ -26,7 +26,10 @@ MOST = 5
 
 
 def onset(evidence: Evidence) -> Onset | None:
-    """The earliest rise that still lasts, else the latest one that is over."""
+    """Since when a server is down; else the earliest rise that still lasts, else the latest one that is over."""
+    down = [event for event in evidence.events_by_signal.get(DOWN, ()) if event.time is not None]
+    if down:
+        return _onset(min(down, key=_time))
     found = [event for event in evidence.events_by_signal.get(ONSET, ()) if event.time is not None]
     lasting = [event for event in found if "until" not in event.fields]
     if lasting:
@@ -40,7 +43,7 @@ def _time(event: Event) -> float:
 
 def _onset(event: Event) -> Onset:
     before, after, until, within = (_number(event, name) for name in ("before", "after", "until", "within"))
-    signal = str(event.fields.get("signal", ""))
+    signal = str(event.fields.get("signal", event.signal))
     return Onset(_time(event), until, signal, event.subject, before or 0.0, after or 0.0, event.origin, within or 0.0)
 
 

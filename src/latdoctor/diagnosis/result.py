@@ -146,8 +146,9 @@ class Tool(Struct, frozen=True):
 
 
 class Onset(Struct, frozen=True):
-    """Since when it is slow: the median of `signal` (seconds) before, and from then on. Times unix seconds UTC.
+    """Since when it is slow, down or otherwise worse: the median of `signal` before, and from then on, in its unit.
 
+    Both are 0 where `signal` is the event of a server that gives no more answers. Times unix seconds UTC.
     `within`: by how many seconds `time` may be wrong either way; 0 where that is unknown.
     """
 

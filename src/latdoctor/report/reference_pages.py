@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Collector
-from latdoctor.collectors.prometheus import ANSWERING
+from latdoctor.collectors.outage import SIGNALS as OUTAGE_SIGNALS
 from latdoctor.collectors.prometheus import TITLE as LIVE_TITLE
 from latdoctor.collectors.promql import CHANGES, TITLE
 from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Given, Not, Prefer, Reference, signals_of
@@ -40,7 +40,7 @@ def _signal_sources() -> Iterator[tuple[str, frozenset[str]]]:
     read_by = [(dialect.title, frozenset(dialect.signals)) for dialect in shipped()]
     direct = [(title, signals | change_signals(signals)) for title, signals in read_by]
     direct += [(one.title, one.provides) for one in COLLECTORS if one.name not in _BY_DIALECT]
-    direct += [(TITLE, CHANGES), (LIVE_TITLE, frozenset([ANSWERING]))]
+    direct += [(TITLE, CHANGES), (LIVE_TITLE, OUTAGE_SIGNALS)]
     yield from direct
     read = frozenset(signal for _, signals in direct for signal in signals)
     for name, signals in derivable_signals(read).items():

@@ -11,6 +11,7 @@ from latdoctor.evidence.model import CoverageStatus
 from latdoctor.report.subject_names import shortened, subject_name
 from latdoctor.units import format_value
 
+_DOWN = "server.down"  # the signal of an onset: a server that gives no more answers
 _CHANGES = "changes"  # the collector of notes and processes
 _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
 _SLACK = 60.0  # seconds by which an observation's own readings may precede its start, or clocks differ
@@ -51,14 +52,17 @@ def since(diagnosis: Diagnosis) -> str:
     end = onset.until if onset.until is not None else diagnosis.evidence_window.end
     lasted = f", {format_value(end - onset.time, 'time')}" if end is not None and end > onset.time else ""
     until = f" until {_clock(onset.until, utc_moment(onset.time)[:10])}" if onset.until is not None else ""
-    return f"since {utc_moment(onset.time)}{about}{until}{lasted}"
+    what = "down since" if onset.signal == _DOWN else "since"
+    return f"{what} {utc_moment(onset.time)}{about}{until}{lasted}"
 
 
 def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Since when it is slow, and what changed shortly before, at about that time, and just after it."""
     lines = []
     onset = None if diagnosis.verdict.level == Level.HEALTHY else diagnosis.since
-    if onset is not None:
+    if onset is not None and onset.signal == _DOWN:
+        lines.append(f"{since(diagnosis)} ({shortened(onset.subject)})")
+    elif onset is not None:
         name = onset.signal.rpartition(".")[2].upper()
         rise = f"{name} {format_value(onset.before, 'time')} before, {format_value(onset.after, 'time')} then"
         lines.append(f"slow {since(diagnosis)}: {rise} ({shortened(onset.subject)})")

@@ -11,6 +11,7 @@ from itertools import count
 import pytest
 
 from latdoctor.collectors.base import CollectRequest, CollectResult
+from latdoctor.collectors.outage import is_outage
 from latdoctor.collectors.prometheus import COLLECTOR, scrape
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
@@ -95,7 +96,11 @@ def test_a_refused_server_is_a_gap_at_once_and_the_others_go_on() -> None:
     gone = refused()
     with served(page(lambda: triton(1, 1, 0))) as url:
         collected = COLLECTOR.collect(CollectRequest(servers=(gone, url), window=2.0), clock)
-    assert {artifact.source for artifact in collected.artifacts} == {f"{url}/metrics"}
+    (outage,) = (artifact for artifact in collected.artifacts if is_outage(artifact))
+    assert outage.source == f"{gone}/metrics"
+    values = {one.signal: one.value for one in COLLECTOR.parse([outage]).readings}
+    assert (values["server.answering"], values["server.listening"]) == (0.0, 0.0)
+    assert {one.source for one in collected.artifacts if one is not outage} == {f"{url}/metrics"}
     (gap,) = collected.gaps
     assert gap.source == COLLECTOR.name
     assert f"{gone}/metrics cannot be reached" in gap.reason

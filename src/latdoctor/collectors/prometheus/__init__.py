@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from latdoctor.collectors import outage
 from latdoctor.collectors.base import Collector, SourceReader
 
 NAME = "prometheus"
 TITLE = "Metrics pages"
-ANSWERING = "server.answering"
 
 
 def provided_signals() -> frozenset[str]:
-    """The signals of all dialects, and the changes that their pages show."""
+    """The signals of all dialects, the changes that their pages show, and outages."""
     from latdoctor.dialects.changes import change_signals
     from latdoctor.dialects.loader import shipped_signals
 
     read = shipped_signals()
-    return read | change_signals(read) | {ANSWERING}
+    return read | change_signals(read) | outage.SIGNALS
 
 
 def _reader() -> SourceReader:

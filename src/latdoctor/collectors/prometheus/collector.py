@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
-from latdoctor.collectors import piped_input
+from latdoctor.collectors import outage, piped_input
 from latdoctor.collectors.base import (
     Availability,
     Clock,
@@ -19,7 +19,7 @@ from latdoctor.collectors.base import (
     SourceAvailability,
     SourceReader,
 )
-from latdoctor.collectors.prometheus import ANSWERING, NAME, exposition, provided_signals
+from latdoctor.collectors.prometheus import NAME, exposition, provided_signals
 from latdoctor.collectors.prometheus.scrape import (
     artifact_file_name,
     is_last_before_outage,
@@ -35,7 +35,7 @@ from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import SignalKind, catalogue
-from latdoctor.evidence.model import Evidence, Gap, Origin, Reading, Subject, Window
+from latdoctor.evidence.model import Evidence, Gap, Origin, Subject, Window
 from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean, counted
 
@@ -144,6 +144,8 @@ def _kind(raw: bytes, shown: str) -> tuple[str, ...]:
 
 def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     """Return the evidence of one server's pages. Raises SourceError if none of them is a metrics page."""
+    if outage.is_outage(artifacts[0]):
+        return outage.read_outage(artifacts[0], _server_name(artifacts[0]))
     pages: list[tuple[Artifact, MetricsPage]] = []
     gaps: list[Gap] = []
     failures: list[SourceError] = []
@@ -172,14 +174,18 @@ def _parse(artifacts: Sequence[Artifact]) -> Evidence:
     judged = dialects if live else tuple(of_now(dialect) for dialect in dialects)
     evidence = Evidence.merge(read_pages(dialect, scrapes, server, NAME) for dialect in judged)
     noted = _noted(evidence, _STOPPED if stopped else "", doubtful)
-    times = _answering(server, taken, stopped=stopped) if live else ()
-    return Evidence.merge([noted, Evidence(subjects=(Subject(server),), readings=times, gaps=tuple(gaps))])
+    state = _state(_server_name(artifacts[0]), taken, pages[-1][0], stopped=stopped) if live else Evidence()
+    return Evidence.merge([noted, state, Evidence(subjects=(Subject(server),), gaps=tuple(gaps))])
 
 
-def _answering(server: str, taken: Sequence[Artifact], *, stopped: bool) -> tuple[Reading, ...]:
+def _state(name: str, taken: Sequence[Artifact], last: Artifact, *, stopped: bool) -> Evidence:
     """Whether the server's last response was a metrics page, and not a proxy's error or nothing."""
-    origin = Origin(taken[-1].name)
-    return (Reading(ANSWERING, server, float(not stopped), origin, Window(taken[0].taken_at, taken[-1].taken_at)),)
+    origin, window = Origin(taken[-1].name), Window(taken[0].taken_at, taken[-1].taken_at)
+    if not stopped:
+        return outage.answers(name, origin, window)
+    pace = (last.taken_at - taken[0].taken_at) / max(1, len(taken) - 1)
+    why = "stopped answering during the observation"
+    return outage.outage_evidence(outage.Outage(name, why, last.taken_at, pace), origin, window)
 
 
 def _whole(pages: Sequence[tuple[Artifact, MetricsPage]]) -> Sequence[tuple[Artifact, MetricsPage]]:

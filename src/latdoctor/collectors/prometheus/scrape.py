@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 from latdoctor.background import run_concurrently
+from latdoctor.collectors import outage
 from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, code_of_failure
 from latdoctor.collectors.prometheus.exposition import MAX_BYTES
 from latdoctor.dialects.metrics_page_model import MetricsPage
@@ -48,6 +49,7 @@ class ScrapeResult:
     next_step: str = ""
     code: GapCode = GapCode.UNSPECIFIED
     done: float = 0.0
+    failure: FailureCode | None = None  # of a request without a response
 
 
 def parse_target(address: str) -> ScrapeTarget:
@@ -90,7 +92,7 @@ def _fetch_one(client: HttpClient, target: ScrapeTarget, timeout: float, limit: 
 
 def _result(reply: HttpResponse | RequestFailure) -> ScrapeResult:
     if isinstance(reply, RequestFailure):
-        return ScrapeResult(None, reply.why, reply.next_step, code_of_failure(reply.code))
+        return ScrapeResult(None, reply.why, reply.next_step, code_of_failure(reply.code), failure=reply.code)
     if reply.status != 200:
         place = reply.headers.get("location", "")
         moved = f", to {redact_url(place)}" if reply.failure is FailureCode.REDIRECT and place else ""
@@ -141,6 +143,8 @@ MAX_SERVERS = 32
 MAX_PAGES = 11
 MAX_PAGE_BETWEEN = 1 << 20  # of larger pages, only those of the start and the end are kept
 _STOPPED = "-stopped.prom"  # suffix of the last page before an outage, so that a replay recognises it
+# How an address fails whose server is down or hangs; other failures may be of the address or the network.
+_DOWN = (FailureCode.REFUSED, FailureCode.TIMEOUT)
 _GONE = "check that its process is running, and its log (--log FILE)"
 
 
@@ -150,26 +154,39 @@ class _WatchedServer:
 
     number: int
     target: ScrapeTarget
+    collector: str
     pages: list[Artifact] = field(default_factory=list)
     failures: list[ScrapeResult] = field(default_factory=list)
     small: bool = True
     stopped: bool = False  # its last scrape failed
+    tried_at: float = 0.0
 
-    def add(self, answer: ScrapeResult, at: float, collector: str) -> None:
+    def add(self, answer: ScrapeResult, at: float) -> None:
         self.stopped = answer.body is None
+        self.tried_at = at
         if answer.body is None:
             self.failures.append(answer)
             return
         self.small = self.small and len(answer.body) <= MAX_PAGE_BETWEEN
         group = f"{self.number}-{artifact_file_name(self.target.name)}"
-        name = f"{collector}/{group}-{len(self.pages):02d}.prom"
-        self.pages.append(Artifact(name, collector, group, self.target.display, at, answer.body))
+        name = f"{self.collector}/{group}-{len(self.pages):02d}.prom"
+        self.pages.append(Artifact(name, self.collector, group, self.target.display, at, answer.body))
 
     def kept(self) -> Sequence[Artifact]:
+        if not self.pages and self.failures and all(one.failure in _DOWN for one in self.failures):
+            return [self._outage()]
         if not (self.stopped and self.pages):
             return self.pages
         last = self.pages[-1]
         return [*self.pages[:-1], replace(last, name=last.name.removesuffix(".prom") + _STOPPED)]
+
+    def _outage(self) -> Artifact:
+        """What shows that the server did not answer, so that a replay shows it too."""
+        group = f"{self.number}-{artifact_file_name(self.target.name)}"
+        last = self.failures[-1]
+        content = outage.outage_page(last.why, listening=last.failure is not FailureCode.REFUSED)
+        name = f"{self.collector}/{group}{outage.SUFFIX}"
+        return Artifact(name, self.collector, group, self.target.display, self.tried_at, content)
 
 
 def scrape_over_window(
@@ -198,7 +215,7 @@ def scrape_over_window(
             break
         if tick and due > clock.now():
             clock.sleep(due - clock.now())
-        _scrape(pending, request.timeout, clock, collector)
+        _scrape(pending, request.timeout, clock)
         if not tick and watched and all(one.pages and one_page_is_enough(one.pages[0]) for one in watched):
             break
     # A server that stopped answering within the window may be the incident itself and is reported first.
@@ -227,11 +244,11 @@ def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) ->
             subject = f"server/{found.name}"
             gaps.append(Gap(collector, reason, hidden, subject, "pass fewer --server", code=GapCode.TOO_LARGE))
         elif all(one.target.url != found.url for one in watched):
-            watched.append(_WatchedServer(len(watched) + 1, found))
+            watched.append(_WatchedServer(len(watched) + 1, found, collector))
     return watched, gaps
 
 
-def _scrape(due: Sequence[_WatchedServer], timeout: float, clock: Clock, collector: str) -> None:
+def _scrape(due: Sequence[_WatchedServer], timeout: float, clock: Clock) -> None:
     if not due:
         return
     before, began = clock.now(), time.monotonic()
@@ -240,7 +257,7 @@ def _scrape(due: Sequence[_WatchedServer], timeout: float, clock: Clock, collect
     for one, answer in zip(due, answers, strict=True):
         # The time of this response, although another server may have taken longer.
         at = min(before + (answer.done - began), after)
-        one.add(answer, at, collector)
+        one.add(answer, at)
 
 
 def _failures(one: _WatchedServer, collector: str, hidden: tuple[str, ...], start: float) -> Iterable[Gap]:

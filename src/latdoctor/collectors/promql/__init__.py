@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from latdoctor.collectors import outage
 from latdoctor.collectors.base import Collector, SourceReader
 
 NAME = "promql"
@@ -10,10 +11,10 @@ CHANGES = frozenset({"change.process_start", "change.model", "change.version", "
 
 
 def _signals() -> frozenset[str]:
-    """The signals of all dialects, and the changes that its series show."""
+    """The signals of all dialects, the changes that its series show, and outages."""
     from latdoctor.dialects.loader import shipped_signals
 
-    return shipped_signals() | CHANGES
+    return shipped_signals() | CHANGES | outage.SIGNALS
 
 
 def _reader() -> SourceReader:

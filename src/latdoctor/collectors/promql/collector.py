@@ -29,6 +29,7 @@ from latdoctor.collectors.promql.evidence import (
 from latdoctor.collectors.promql.query_plan import (
     MAX_TARGETS,
     PlannedQuery,
+    PrometheusTarget,
     QueryPlan,
     dialects_of,
     ranked_targets,
@@ -59,14 +60,17 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     session = _QuerySession(server, request.timeout)
     plan = query_plan.plan_for(server)
     first = session.run(query_plan.discovery_queries(plan, shipped()))
-    found = samples_by_target([answer for _, answer in first])
+    found = samples_by_target([answer for query, answer in first if query.role == query_plan.FOUND])
     targets = ranked_targets(found)[:MAX_TARGETS]
-    if targets:
+    past = samples_by_target([answer for query, answer in first if query.role == query_plan.PAST])
+    known = [*targets, *(one for one in ranked_targets(past) if one not in found)][:MAX_TARGETS]
+    if known:
         dialects = list(dict.fromkeys(dialect for target in targets for dialect in dialects_of(found[target])))
-        chosen = (*server.select, promql.name_matcher(sorted({target.instance for target in targets}), "instance"))
-        second = session.run(query_plan.target_queries(plan, dialects, chosen))
-        samples = samples_by_target([answer for query, answer in second if query.role == query_plan.NAMES])
+        second = session.run(query_plan.target_queries(plan, dialects, _selecting(server, known)))
         plan = structs.replace(plan, pace=scrape_interval(plan, [AnsweredQuery(*one) for one in second]))
+    if targets:
+        chosen = _selecting(server, targets)
+        samples = samples_by_target([answer for query, answer in second if query.role == query_plan.NAMES])
         by_dialect = {
             dialect.id: frozenset(
                 name for target in targets if dialect in dialects_of(found[target]) for name in samples.get(target, ())
@@ -77,6 +81,11 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
         jobs = {target.job for target in serving_targets({target: found[target] for target in targets})}
         session.run((*more, *label_changes.change_queries(plan, dialects, jobs, server.select)))
     return session.collected(plan)
+
+
+def _selecting(server: PrometheusServer, targets: Iterable[PrometheusTarget]) -> tuple[str, ...]:
+    """The matchers of the series of these targets."""
+    return (*server.select, promql.name_matcher(sorted({target.instance for target in targets}), "instance"))
 
 
 class _QuerySession:

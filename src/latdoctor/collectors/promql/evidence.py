@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
-from latdoctor.collectors.promql import NAME, label_changes
+from latdoctor.collectors.outage import answers, outage_evidence
+from latdoctor.collectors.promql import NAME, label_changes, target_outages
 from latdoctor.collectors.promql import query_plan as plans
 from latdoctor.collectors.promql.client import QueryResult, QuerySeries
 from latdoctor.collectors.promql.pasteable_queries import born_counters, source_queries
@@ -28,7 +29,7 @@ from latdoctor.dialects.model import Dialect, join_notes
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.dialects.to_evidence import read_pages, recognise_dialects
 from latdoctor.errors import SourceError
-from latdoctor.evidence.model import Evidence, Gap, Origin, Series, Subject
+from latdoctor.evidence.model import Evidence, Gap, Origin, Series, Subject, Window
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
@@ -47,7 +48,12 @@ class AnsweredQuery:
 
 def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str, artifact: str) -> Evidence:
     """`server` names the Prometheus, `artifact` the plan. Raises SourceError if no series belongs to a dialect."""
-    found = ranked_targets(samples_by_target(_of(answered, plans.FOUND)))
+    samples_found = samples_by_target(_of(answered, plans.FOUND))
+    found = ranked_targets(samples_found)
+    down = _outages(plan, answered, server, artifact)
+    if not found and down.readings:
+        gaps = tuple(_gaps(plan, answered, {}, (), server, artifact))
+        return Evidence.merge([down, Evidence(gaps=gaps)])
     if not found:
         raise SourceError(
             "has no series of a known dialect within the judged window",
@@ -60,7 +66,7 @@ def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str,
     covers = _covers(answered)
     samples = samples_by_target(_of(answered, plans.NAMES))
     born = born_counters(_lines(answered, plans.LAST), _lines(answered, plans.GROWTH))
-    parts: list[Evidence] = []
+    parts: list[Evidence] = [down]
     for target in read:
         subject = f"server/{names[target]}"
         pages = scrapes.get(target, [])
@@ -75,7 +81,7 @@ def evidence_of(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str,
             queries = source_queries(plan, dialect, target, present, subject, window, born.get(target, set()))
             parts.append(Evidence(queries=tuple(queries)))
     parts.append(Evidence(subjects=tuple(Subject(f"server/{names[target]}") for target in read)))
-    parts.append(Evidence(services=tuple(_services(answered, samples_by_target(_of(answered, plans.FOUND)), names))))
+    parts.append(Evidence(services=tuple(_services(answered, samples_found, names))))
     label_answers = [(one.query, one.answer.lines) for one in answered if one.query.role in label_changes.ROLES]
     parts.append(Evidence(events=label_changes.events(plan, label_answers, shipped(), names)))
     parts.append(Evidence(gaps=tuple(_gaps(plan, answered, names, left, server, artifact))))
@@ -168,6 +174,21 @@ def _curves(
             if series_of_owner is not None:
                 series.append(series_of_owner)
     return Evidence(series=tuple(series))
+
+
+def _outages(plan: QueryPlan, answered: Sequence[AnsweredQuery], server: str, artifact: str) -> Evidence:
+    """The servers that answered within the history: whether they still do."""
+    known = {**samples_by_target(_of(answered, plans.PAST)), **samples_by_target(_of(answered, plans.FOUND))}
+    servers = {target for target, samples in known.items() if plans.serves_requests(samples)}
+    names = target_names(known, server)
+    scraping = any(line.values and line.values[-1] > 0 for line in _lines(answered, plans.SCRAPING))
+    states = target_outages.states_of(
+        list(_lines(answered, plans.UP)), _of_targets(answered, plans.ANSWERED), scraping=scraping
+    )
+    origin, window = Origin(artifact), Window(plan.start, plan.until)
+    lost = [outage_evidence(one, origin, window) for one in target_outages.outages(plan, states, servers, names)]
+    alive = [answers(name, origin, window) for name in target_outages.answering(plan, states, servers, names)]
+    return Evidence.merge([*lost, *alive])
 
 
 # The labels that name a service, the most specific first; `job` is on every target.

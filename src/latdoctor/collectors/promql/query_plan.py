@@ -63,7 +63,8 @@ CURVES = (
     "host.psi.io_some",
 )
 
-FOUND, NAMES, COVER, COUNT, UP, ANSWERED = "found", "names", "cover", "count", "up", "answered"
+FOUND, PAST, NAMES, COVER, COUNT, UP, ANSWERED = "found", "past", "names", "cover", "count", "up", "answered"
+SCRAPING = "scraping"
 LAST, GROWTH, LEVEL, CURVE = "last", "growth", "level", "curve"
 
 
@@ -146,7 +147,10 @@ def parse_plan(raw: bytes, where: str) -> QueryPlan:
 def discovery_queries(plan: QueryPlan, dialects: Sequence[Dialect]) -> Iterator[PlannedQuery]:
     """Find the targets of each dialect by the families that identify it."""
     families = sorted({name for dialect in dialects for name in dialect.recognise})
-    yield from _names(plan, FOUND, [*families, *(f"{name}_bucket" for name in families)], plan.select)
+    names = [*families, *(f"{name}_bucket" for name in families)]
+    yield from _names(plan, FOUND, names, plan.select)
+    if plan.since < plan.start:  # a server that is down has no samples within the window
+        yield from _names(plan, PAST, names, plan.select, plan.until - plan.since)
 
 
 def target_queries(plan: QueryPlan, dialects: Sequence[Dialect], chosen: Sequence[str]) -> Iterator[PlannedQuery]:
@@ -160,16 +164,20 @@ def target_queries(plan: QueryPlan, dialects: Sequence[Dialect], chosen: Sequenc
     every = promql.duration(max(plan.window / 300, (plan.until - plan.since) / 3600))
     past = promql.duration(plan.until - plan.since)
     yield PlannedQuery(ANSWERED, f"max_over_time((timestamp({up}) * {up})[{past}:{every}])", plan.until, names=("up",))
+    yield PlannedQuery(SCRAPING, "count(up)", plan.until, names=("up",))
     # Targets without a dialect matter only if the user selected them.
     up = promql.format_selector("up", plan.select or chosen)
     yield PlannedQuery(UP, up, plan.until, plan.curve_start - 2 * plan.curve_step, plan.curve_step, ("up",))
 
 
-def _names(plan: QueryPlan, role: str, names: Sequence[str], chosen: Sequence[str]) -> Iterator[PlannedQuery]:
+def _names(
+    plan: QueryPlan, role: str, names: Sequence[str], chosen: Sequence[str], seconds: float = 0.0
+) -> Iterator[PlannedQuery]:
+    """The targets and sample names of the judged window, or of the last `seconds`."""
+    over = promql.duration(seconds or plan.window)
     for start in range(0, len(names), _NAMES_AT_ONCE):
         part = tuple(names[start : start + _NAMES_AT_ONCE])
         inside = ",".join((promql.name_matcher(part), *chosen))
-        over = promql.duration(plan.window)
         counted = f"count by (__name__, job, instance) (last_over_time({{{inside}}}[{over}]))"
         yield PlannedQuery(role, counted, plan.until, names=part)
 
