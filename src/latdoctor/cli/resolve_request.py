@@ -86,6 +86,8 @@ def _called(path: Path, name: str) -> str:
 
 def unread_sources(collected: CollectedEvidence, evidence: Evidence) -> tuple[Source, ...]:
     """The named sources without an artifact, or with unreadable artifacts only."""
+    if not collected.requested:
+        return ()
     refused = _refused_artifacts(evidence) | outage_artifacts(collected.bundle)
     return tuple(source for source in collected.requested if not _was_read(source, collected.bundle, refused))
 
