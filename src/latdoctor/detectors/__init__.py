@@ -27,7 +27,9 @@ from latdoctor.detectors.latency_modes import latency_modes
 from latdoctor.detectors.littles_law import drop_inconsistent_queues
 from latdoctor.detectors.noisy_neighbor import neighbour_cpu
 from latdoctor.detectors.onset import onsets
+from latdoctor.detectors.past_levels import past_levels
 from latdoctor.detectors.periodicity import latency_pulses
+from latdoctor.detectors.pipeline_steps import pipeline_steps
 from latdoctor.detectors.quantiles import quantiles
 from latdoctor.detectors.replica_outliers import compare_replicas
 from latdoctor.detectors.running_ceiling import running_ceilings
@@ -49,6 +51,8 @@ DETECTORS: tuple[Detector, ...] = (
     client_excess_latency,
     arrival_changes,
     running_ceilings,
+    past_levels,
+    pipeline_steps,
     standstill,
     latency_modes,
     latency_pulses,

@@ -17,7 +17,11 @@ from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN
 from latdoctor.detectors.onset import ONSET
 from latdoctor.detectors.onset import SIGNALS as SLOWING
+from latdoctor.detectors.past_levels import LENGTH, PAST, TOKENS
+from latdoctor.detectors.past_levels import REQUESTS as COMPLETED
 from latdoctor.detectors.periodicity import DERIVED as PULSES
+from latdoctor.detectors.pipeline_steps import DERIVED as STEPS
+from latdoctor.detectors.pipeline_steps import SOURCES as STEP_SOURCES
 from latdoctor.detectors.quantiles import MEAN, QUANTILES
 from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
 from latdoctor.detectors.running_ceiling import DERIVED as CEILINGS
@@ -52,6 +56,11 @@ def _quotients(available: SignalSet) -> SignalSet:
 def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalSet]:
     """Return a function that yields `gives` if all `needed` signals are available."""
     return lambda available: frozenset(gives) if available.issuperset(needed) else frozenset()
+
+
+def _past_levels(available: SignalSet) -> SignalSet:
+    counted = {LENGTH} if {TOKENS, COMPLETED} <= available else set()
+    return frozenset(counted | {past for signal, (past, _) in PAST.items() if signal in available})
 
 
 def _standstill(available: SignalSet) -> SignalSet:
@@ -96,6 +105,8 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "client_excess_latency": _clients,
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
     "running_ceilings": _when(RUNNING, gives=CEILINGS),
+    "past_levels": _past_levels,
+    "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),
     "standstill": _standstill,
     "latency_modes": _when(REQUESTS, gives=PEAKS),
     "latency_pulses": _when(REQUESTS, gives=PULSES),

@@ -7,45 +7,55 @@ most of n samples lies about sqrt(2 N ln n) above the mean). At least two sample
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from statistics import mean
 
 from latdoctor.detectors.derived_readings import latest_numbers
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series
 
-RUNNING, LIMIT, MOST, SHARE = "requests.running", "requests.limit", "requests.running_most", "requests.limit_share"
-DERIVED = (MOST, SHARE)
+RUNNING, LIMIT, SHARE = "requests.running", "requests.limit", "requests.limit_share"
+MEAN, MOST = "requests.running_mean", "requests.running_most"
+DERIVED = (MEAN, MOST, SHARE)
 _FEWEST = 3  # samples of a series
 
 
 def running_ceilings(evidence: Evidence) -> Evidence:
-    """Derive `requests.running_most` from series, and `requests.limit_share` of every subject with a ceiling."""
-    limits, most = ({one.subject: value for one, value in latest_numbers(evidence, name)} for name in (LIMIT, MOST))
+    """Derive the mean and the most of series, and `requests.limit_share` of every subject with a ceiling."""
+    limits, means, most = (
+        {one.subject: value for one, value in latest_numbers(evidence, name)} for name in (LIMIT, MEAN, MOST)
+    )
     reported = {one.subject for one in evidence.readings_by_signal.get(SHARE, ())}
     found: list[Reading] = []
     for running, value in latest_numbers(evidence, RUNNING):
         subject = running.subject
-        if subject not in most and (highest := _highest(evidence, running)) is not None:
-            most[subject] = highest
-            found.append(_reading(running, MOST, highest, ""))
-        ceiling = limits.get(subject) or most.get(subject)
-        if ceiling and subject not in reported:
-            note = f"{value:g} of {'a limit of' if limits.get(subject) else 'at most'} {ceiling:g}"
-            found.append(_reading(running, SHARE, value / ceiling, note))
+        samples = _samples(evidence, running)
+        if subject not in most and samples:
+            means[subject], most[subject] = mean(samples), max(samples)
+            found += (_reading(running, MEAN, means[subject], ""), _reading(running, MOST, most[subject], ""))
+        if subject in reported:
+            continue
+        if limits.get(subject):
+            note = f"{value:g} of a limit of {limits[subject]:g}"
+            found.append(_reading(running, SHARE, value / limits[subject], note))
+        elif most.get(subject) and subject in means:
+            # The mean and not the last value: a number that only rises ends at its highest, too.
+            note = f"{means[subject]:g} on average, at most {most[subject]:g}"
+            found.append(_reading(running, SHARE, means[subject] / most[subject], note))
     return Evidence(readings=tuple(found))
 
 
-def _highest(evidence: Evidence, running: Reading) -> float | None:
-    """The most of the samples within the window of `running`; None for too few."""
+def _samples(evidence: Evidence, running: Reading) -> Sequence[float]:
+    """The samples within the window of `running`; none where there are too few."""
+    start, end = running.window.start, running.window.end
     for one in _series(evidence, running.subject):
-        start, end = running.window.start, running.window.end
         inside = [
             value
             for at, value in zip(one.times, one.values, strict=True)
             if (start is None or at >= start) and (end is None or at <= end)
         ]
         if len(inside) >= _FEWEST:
-            return max(inside)
-    return None
+            return inside
+    return ()
 
 
 def _series(evidence: Evidence, subject: str) -> Iterator[Series]:

@@ -204,8 +204,17 @@ COUNTS: Mapping[str, str] = {
     "output.token_rate": "output.token_count",
     "input.token_rate": "input.token_count",
 }
-MEAN, PAST_MEAN = "latency.mean", "latency.past_mean"
-RUNNING, RUNNING_MOST = "requests.running", "requests.running_most"
+OUTPUT_LENGTH = "output.length.mean"
+# What is compared with its past, and that past's signal.
+PAST: Mapping[str, str] = {
+    "latency.mean": "latency.past_mean",
+    "ttft.mean": "ttft.before",
+    OUTPUT_LENGTH: "output.length.before",
+    "output.cut_share": "output.cut_before",
+    "input.length.mean": "input.length.before",
+    "prefix_cache.hit_ratio": "prefix_cache.hit_before",
+}
+RUNNING, RUNNING_MEAN, RUNNING_MOST = "requests.running", "requests.running_mean", "requests.running_most"
 
 
 class Dialect(Struct, frozen=True):
@@ -232,9 +241,11 @@ class Dialect(Struct, frozen=True):
         """Every signal that the dialect may yield."""
         direct = {options[0].signal for options in self.rules}
         rates = {one.signal for options in self.rules for one in options if one.kind == RuleKind.RATE}
-        means = {one.signal for options in self.rules for one in options if one.kind == RuleKind.RATIO}
-        derived = {COUNTS[signal] for signal in rates if signal in COUNTS} | ({PAST_MEAN} if MEAN in means else set())
-        derived |= {RUNNING_MOST} if RUNNING in direct else set()
+        ratios = {one.signal for options in self.rules for one in options if one.kind == RuleKind.RATIO}
+        derived = {COUNTS[signal] for signal in rates & COUNTS.keys()} | {
+            PAST[signal] for signal in ratios & PAST.keys()
+        }
+        derived |= {RUNNING_MEAN, RUNNING_MOST} if RUNNING in direct else set()
         return frozenset(direct | derived | {signal for bits in self.bits for signal, _ in bits.masks})
 
     def speaks(self, page: MetricsPage) -> bool:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from latdoctor.dialects.changes import changes
+from latdoctor.dialects.derived_rules import counting_rules, past_rules, spread_rules
 from latdoctor.dialects.evaluate import evaluate, rate_series
 from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleKind, RuleResult, RuleValue, Unusable
 from latdoctor.dialects.page_series import DialectView
-from latdoctor.dialects.standstill import counting_rules, highest_rules, past_mean_rules
 from latdoctor.evidence.model import (
     Bucket,
     Distribution,
@@ -26,7 +26,7 @@ from latdoctor.evidence.model import (
 from latdoctor.gap_code import GapCode
 
 _NAMES_SHOWN = 5
-_LONE = Unusable("the most of several pages needs two of them", GapCode.INSUFFICIENT)
+_LONE = Unusable("how much a number varies needs two pages", GapCode.INSUFFICIENT)
 
 
 def recognise_dialects(dialects: Iterable[Dialect], pages: Sequence[MetricsPage]) -> tuple[Dialect, ...]:
@@ -48,10 +48,10 @@ def read_pages(dialect: Dialect, scrapes: Sequence[ScrapedPage], server: str, so
             gathering.take(narrowed, labels)
     for options in counting_rules(dialect):
         gathering.take(options)
-    for options in highest_rules(dialect):
-        gathering.take_highest(options)
+    for options in spread_rules(dialect):
+        gathering.take_spread(options)
     before = DialectView(dialect, tuple(scrapes[:1]), server)
-    for options in past_mean_rules(dialect):
+    for options in past_rules(dialect):
         gathering.take(options, view=before)
     for bits in dialect.bits:
         if gathering.view.present(bits.rule.terms[0]) is None:
@@ -101,8 +101,8 @@ class _EvidenceBuilder:
         if not merged and absent:
             self.missing(options[0].signal, absent, options[0].hint)
 
-    def take_highest(self, options: Sequence[Rule]) -> None:
-        """Use rules that reduce several pages to the highest value; a lone page has none."""
+    def take_spread(self, options: Sequence[Rule]) -> None:
+        """Use rules that reduce several pages to their mean or their most; a lone page has no such spread."""
         if self.view.lone:
             self.put(options[0].signal, options[0], {None: _LONE})
         else:

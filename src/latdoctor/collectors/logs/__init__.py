@@ -41,7 +41,7 @@ ENGINE_SIGNALS = (
     "queue.tokens", "requests.in_decode", "requests.in_prefill", "requests.limit", "requests.running",
     "requests.scheduled", "requests.swapped", "server.gpu_memory_ratio", "server.gpu_utilization",
     "server.host_cpu", "server.host_disk_ratio", "server.host_memory_ratio", "speculation.acceptance_ratio",
-    "tpot", "tpot.mean", "worker.load_time",
+    "tpot", "tpot.mean", "transfer.unallocated", "transfer.waiting", "worker.load_time",
 )  # fmt: skip
 
 
