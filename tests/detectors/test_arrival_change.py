@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.detectors.arrival_change import MIN_G, arrival_changes, sharpest
-from latdoctor.evidence.model import Evidence, Origin, Series
+from latdoctor.evidence.model import Evidence, Origin, Reading, Series, Window
 
 
 def jump(rates: list[float], step: float = 1.0) -> float | None:
@@ -55,6 +55,27 @@ def test_more_of_the_same_is_surer(counts: list[int], times: int) -> None:
     _, _, weak = sharpest([float(count) for count in counts], lengths)
     _, _, strong = sharpest([float(count * times) for count in counts], lengths)
     assert strong == pytest.approx(weak * times, rel=1e-6, abs=1e-6)
+
+
+def of_history(rates: list[float], *, judged: float) -> dict[str, Reading]:
+    """Of an hour in steps of 30 s, of which the last `judged` seconds are the window of the reading."""
+    times = tuple(3600.0 * 24 - 30 * (len(rates) - 1 - number) for number in range(len(rates)))
+    origin, window = Origin("page"), Window(times[-1] - judged, times[-1])
+    rate = Reading("arrival.rate", "replica/0", rates[-1], origin, window)
+    series = Series("arrival.rate", "replica/0", times, tuple(rates), origin)
+    return {one.signal: one for one in arrival_changes(Evidence(readings=(rate,), series=(series,))).readings}
+
+
+def test_a_burst_before_the_judged_window_is_none() -> None:
+    assert of_history([20.0] * 60 + [90.0] * 10 + [20.0] * 50, judged=300)["arrival.jump"].value == 1.0
+    assert of_history([20.0] * 60 + [90.0] * 10 + [20.0] * 50, judged=3600)["arrival.jump"].value > 4
+
+
+def test_a_burst_within_the_judged_window_is_dated_by_the_clock() -> None:
+    jump = of_history([20.0] * 116 + [90.0] * 4, judged=300)["arrival.jump"]
+    assert jump.value == pytest.approx(4.5)
+    assert jump.note == "from 23:58:00 UTC on"
+    assert jump.window == Window(3600.0 * 24 - 300, 3600.0 * 24)
 
 
 def test_existing_readings_are_not_derived_again() -> None:

@@ -1,4 +1,7 @@
-"""Step changes of the arrival rate within the window.
+"""Step changes of the arrival rate within the judged window.
+
+A series may go back further than that: then only its part within the window of the rate's own reading counts. An hour
+of history has bursts that are over, and more runs in which chance looks like one.
 
 For every run of steps, G = n₁·ln(r₁/r) + n₂·ln(r₂/r) is the log likelihood ratio of two Poisson rates, inside and
 outside the run, against one rate, with n arrivals at rate r (the scan statistic of Kulldorff 1997, in one dimension).
@@ -10,6 +13,7 @@ Otherwise jump and drop are 1.
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
@@ -24,19 +28,29 @@ MIN_STEPS = 2  # on either side
 MIN_ARRIVALS = 30
 LONG = 600.0  # seconds; over hours the load of every service rises and falls gradually
 AT_ONCE = 60.0  # seconds before and after a jump that must show it too
+_SLACK = 0.5  # of a step that may begin before the window
 MAX_STEPS = 240  # neighbouring steps of a longer series are merged, because every run is tested
 
 
 def arrival_changes(evidence: Evidence) -> Evidence:
     """Derive `arrival.jump` and `arrival.drop` for every arrival-rate series with enough steps and arrivals."""
     reported = {one.subject for one in evidence.readings_by_signal.get(JUMP, ())}
-    found = [_of_one(one) for one in evidence.series if one.signal == SIGNAL and one.subject not in reported]
+    judged = {one.subject: one.window.start for one in evidence.readings_by_signal.get(SIGNAL, ()) if not one.labels}
+    series = [one for one in evidence.series if one.signal == SIGNAL and one.subject not in reported]
+    found = [_of_one(one, judged.get(one.subject)) for one in series]
     return Evidence(readings=tuple(reading for readings in found for reading in readings))
 
 
-def _of_one(series: Series) -> tuple[Reading, ...]:
-    steps = _lengths(series.times)
-    arrived = [rate * length for rate, length in zip(series.values, steps, strict=True)]
+def _of_one(series: Series, start: float | None) -> tuple[Reading, ...]:
+    """`start` of the judged window; None where it is not known."""
+    all_steps = _lengths(series.times)
+    kept = [
+        (time, rate, step)
+        for time, rate, step in zip(series.times, series.values, all_steps, strict=False)
+        if start is None or time - step >= start - _SLACK * step
+    ]
+    times, steps = [time for time, _, _ in kept], [step for _, _, step in kept]
+    arrived = [rate * step for _, rate, step in kept]
     if len(arrived) < 2 * MIN_STEPS or not all(math.isfinite(n) and n >= 0 for n in arrived):
         return ()
     if sum(arrived) < MIN_ARRIVALS:
@@ -49,11 +63,11 @@ def _of_one(series: Series) -> tuple[Reading, ...]:
     if sum(lengths) > LONG:
         minutes = _at_once(arrived, steps, at * each, each)
         ratio = max(ratio, min(1.0, minutes)) if falls else min(ratio, max(1.0, minutes))
-    note = f"from {sum(lengths[:at]):.0f} s of the window"
+    note = f"from {_clock(times[0] - steps[0] + sum(lengths[:at]))} on"
     if strength < MIN_G:
         ratio, note = 1.0, f"no significant change within {sum(lengths):.0f} s"
     origin = Origin(series.origin.artifact, f"{series.origin.place}, page by page")
-    window = Window(series.times[0] - steps[0], series.times[-1])
+    window = Window(times[0] - steps[0], times[-1])
     values = ((JUMP, 1.0 if falls else ratio), (DROP, ratio if falls else 1.0))
     return tuple(Reading(name, series.subject, value, origin, window, note=note) for name, value in values)
 
@@ -68,6 +82,14 @@ def _at_once(arrived: Sequence[float], steps: Sequence[float], at: int, slack: i
     if not before or not after:
         return 1.0
     return max(sum(arrived[late]), 0.5) / after / (max(sum(arrived[early]), 0.5) / before)
+
+
+def _clock(time: float) -> str:
+    """`02:19:20 UTC`."""
+    try:
+        return datetime.datetime.fromtimestamp(time, datetime.UTC).strftime("%H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):  # a source may contain any number
+        return "an impossible time"
 
 
 def _lengths(times: Sequence[float]) -> list[float]:
