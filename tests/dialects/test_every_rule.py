@@ -11,6 +11,7 @@ from latdoctor.dialects.loader import shipped
 from latdoctor.dialects.metrics_page_model import MetricSample, MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, LabelMatch, Rule, Term
 from latdoctor.dialects.to_evidence import read_pages
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import Labels
 
 RULES = [(dialect, rule) for dialect in shipped() for options in dialect.rules for rule in options]
@@ -23,6 +24,11 @@ def _labels(matches: tuple[LabelMatch, ...], rule: Rule, *more: tuple[str, str])
     if rule.by:
         fitting.setdefault(rule.by, "one")
     return tuple(sorted({**fitting, **dict(more)}.items()))
+
+
+def _label_value(rule: Rule) -> str:
+    """A text, or a number for a signal that is one."""
+    return "text" if catalogue()[rule.signal].kind is SignalKind.TEXT else "16"
 
 
 def _samples(rule: Rule, which: int, way: int) -> Shown:
@@ -44,7 +50,7 @@ def _samples(rule: Rule, which: int, way: int) -> Shown:
             put(f"{option.name}_sum", _labels(option.matches, rule), number)
             put(f"{option.name}_count", _labels(option.matches, rule), number)
         elif rule.kind == "label":
-            put(option.name, _labels(option.matches, rule, (rule.label.split("|")[0], "text")), 1.0)
+            put(option.name, _labels(option.matches, rule, (rule.label.split("|")[0], _label_value(rule))), 1.0)
         else:
             labels = _labels(option.matches, rule)
             if (option.name, labels) not in {(name, one.labels) for name, found in shown.items() for one in found}:

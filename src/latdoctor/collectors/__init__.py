@@ -10,6 +10,7 @@ from latdoctor.collectors import (
     nvml,
     prometheus,
     promql,
+    server_config,
     tensorrt,
     torch_memory,
     torch_trace,
@@ -20,6 +21,7 @@ from latdoctor.collectors.base import Collector
 COLLECTORS: tuple[Collector, ...] = (
     prometheus.COLLECTOR,
     promql.COLLECTOR,
+    server_config.COLLECTOR,
     nvml.COLLECTOR,
     host.COLLECTOR,
     torch_trace.COLLECTOR,

@@ -25,6 +25,7 @@ from latdoctor.detectors.engine_comparison import compare_engines
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.latency_modes import latency_modes
 from latdoctor.detectors.littles_law import drop_inconsistent_queues
+from latdoctor.detectors.model_configuration import model_configurations
 from latdoctor.detectors.noisy_neighbor import neighbour_cpu
 from latdoctor.detectors.onset import onsets
 from latdoctor.detectors.past_levels import past_levels
@@ -44,6 +45,7 @@ DETECTORS: tuple[Detector, ...] = (
     quantiles,
     tail_bounds,
     quotients,
+    model_configurations,
     derived_remainders,
     batch_bimodality,
     compare_replicas,

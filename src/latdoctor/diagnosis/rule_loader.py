@@ -172,6 +172,7 @@ def _cause(path: Path, problems: list[Problem]) -> Cause | None:
         explanation=fields.text("explanation", required=True),
         confirm=fields.text("confirm", required=True),
         remediation=fields.text("remediation", required=True),
+        remediation_when={name: node.text or "" for name, node in fields.items("remediation_when")},
         next_look=fields.text("next_look"),
         keep_evidence=fields.flag("keep_evidence"),
         false_positives=fields.texts("false_positives"),
@@ -207,7 +208,7 @@ def _check_references(findings: Mapping[str, Finding], causes: Mapping[str, Caus
     for cause in causes.values():
         for name in cause.expects.keys() & cause.excluded_by:
             problems.append(Problem(cause.where, f"{cause.id} expects {name!r} and is ruled out by it"))
-        for name in (*cause.expects, *cause.excluded_by):
+        for name in (*cause.expects, *cause.excluded_by, *cause.remediation_when):
             if name not in findings:
                 problems.append(Problem(cause.where, f"the cause {cause.id} names an unknown finding {name!r}"))
         if not any(findings[name].specific for name in cause.expects if name in findings):

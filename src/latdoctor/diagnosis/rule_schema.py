@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from latdoctor.conditions.ast import Condition
@@ -81,6 +81,7 @@ class Cause:
     explanation: str = ""
     confirm: str = ""
     remediation: str = ""
+    remediation_when: Mapping[str, str] = field(default_factory=dict)  # instead, where that finding fired
     next_look: str = ""
     keep_evidence: bool = False  # a restart would destroy what proves it
     false_positives: tuple[str, ...] = ()

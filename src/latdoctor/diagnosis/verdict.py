@@ -105,11 +105,17 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
         contributions=contributions(of),
         explanation=cause.explanation,
         confirm=cause.confirm,
-        remediation=cause.remediation,
+        remediation=_remediation(cause, by_id),
         owner=cause.owner,
         playbooks=() if cause.status == CauseStatus.EXPERIMENTAL else cause.playbooks,
         keep_evidence=cause.keep_evidence,
     )
+
+
+def _remediation(cause: Cause, checks: Mapping[str, Check]) -> str:
+    """The advice that fits what was found, such as a configuration in which the usual advice is followed already."""
+    fitting = (text for name, text in cause.remediation_when.items() if checks[name].status == FIRED)
+    return next(fitting, cause.remediation)
 
 
 def _confidence(probability: float, *, named: bool) -> Confidence:

@@ -34,7 +34,7 @@ def evaluate(view: DialectView, rule: Rule) -> RuleResult | MissingSamples:
     """Evaluate `rule`. A ratio or histogram of a single page covers the server's lifetime; a rate needs two pages."""
     absent = [term for term in _all_terms(rule) if _absent(view, rule, term)]
     if absent:
-        return MissingSamples(tuple(_absence(view, term) for term in absent))
+        return MissingSamples(tuple(_absence(view, term) for term in absent), all(map(view.is_declared, absent)))
     if rule.kind in (RuleKind.SLOPE, RuleKind.RATE, RuleKind.GROWTH, RuleKind.RATIO, RuleKind.HISTOGRAM):
         hindrance = _hindrance(view, rule)
         if hindrance:

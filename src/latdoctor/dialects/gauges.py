@@ -20,7 +20,7 @@ from latdoctor.dialects.model import (
     join_notes,
 )
 from latdoctor.dialects.page_series import DialectView, SampleSeries
-from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
@@ -199,8 +199,14 @@ def _as_float(text: str) -> float | None:
         return None
 
 
+_SWITCH = {"true": 1.0, "false": 0.0}
+
+
 def label(view: DialectView, rule: Rule) -> RuleResult:
-    """The text of a label on the last page. Two different texts for one subject are an error."""
+    """The text of a label on the last page, as a number for a signal that is one (information metrics).
+
+    Two different texts for one subject are an error.
+    """
     found: dict[str | None, dict[str, str]] = {}
     selectors = [selector for selector in (view.present(term) for term in rule.terms) if selector]
     for selector in selectors or view.selectors():
@@ -218,4 +224,9 @@ def _one_text(rule: Rule, texts: Mapping[str, str]) -> RuleValue | Unusable:
         quantiles = ", ".join(f"{text!r} ({place})" for text, place in list(texts.items())[:2])
         return Unusable(f"{len(texts)} values on one page: {quantiles}", GapCode.AMBIGUOUS)
     text, place = next(iter(texts.items()))
-    return RuleValue(text, place, rule.note)
+    if catalogue()[rule.signal].kind is SignalKind.TEXT:
+        return RuleValue(text, place, rule.note)
+    number = _SWITCH.get(text.lower(), _as_float(text))
+    if number is None:
+        return Unusable(f"{place} is {text!r} and not a number", GapCode.ABSENT)
+    return RuleValue(number * rule.factor, place, rule.note)

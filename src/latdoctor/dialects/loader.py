@@ -234,7 +234,7 @@ def _quantile(text: str) -> float:
 
 def _check_kind(signal: Signal, kind: RuleKind, fields: Fields) -> None:
     fits = {"distribution": (RuleKind.HISTOGRAM,), "text": (RuleKind.LABEL,)}.get(
-        signal.kind, (RuleKind.GAUGE, RuleKind.SLOPE, RuleKind.RATE, RuleKind.RATIO, RuleKind.SUMMARY)
+        signal.kind, (RuleKind.GAUGE, RuleKind.SLOPE, RuleKind.RATE, RuleKind.RATIO, RuleKind.SUMMARY, RuleKind.LABEL)
     )
     # A scalar for `latency`, which is a distribution, would be lost.
     if kind not in fits:

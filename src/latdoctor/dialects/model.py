@@ -55,9 +55,10 @@ class RuleValue(Struct, frozen=True):
 
 
 class MissingSamples(Struct, frozen=True):
-    """The pages have none of the samples of the rule."""
+    """The pages have none of the samples of the rule. `declared`: the metric is exposed, but without a sample yet."""
 
     names: tuple[str, ...]
+    declared: bool = False
 
 
 # Results by subject; None applies to all subjects.

@@ -26,6 +26,7 @@ from latdoctor.evidence.model import (
 from latdoctor.gap_code import GapCode
 
 _NAMES_SHOWN = 5
+_UNUSED = "it has no sample before its first use"  # instead of how to switch it on
 _LONE = Unusable("how much a number varies needs two pages", GapCode.INSUFFICIENT)
 
 
@@ -84,10 +85,12 @@ class _EvidenceBuilder:
         """
         merged: dict[str | None, tuple[RuleValue | Unusable, Rule]] = {}
         absent: list[str] = []
+        declared = False
         for rule in options:
             outcome = evaluate(view or self.view, rule)
             if isinstance(outcome, MissingSamples):
                 absent.extend(outcome.names)
+                declared = declared or outcome.declared
                 continue
             for subject, result in outcome.items():
                 if subject not in merged or (
@@ -99,7 +102,7 @@ class _EvidenceBuilder:
         for subject, (result, rule) in merged.items():
             self.put(rule.signal, rule, {subject: result}, labels)
         if not merged and absent:
-            self.missing(options[0].signal, absent, options[0].hint)
+            self.missing(options[0].signal, absent, _UNUSED if declared else options[0].hint)
 
     def take_spread(self, options: Sequence[Rule]) -> None:
         """Use rules that reduce several pages to their mean or their most; a lone page has no such spread."""

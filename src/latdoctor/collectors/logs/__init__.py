@@ -30,6 +30,7 @@ CHANGES = ("change.process_start", "change.model", "change.config", "change.depl
 # What the engines' own lines show (engines/*.yaml), where a log has such lines.
 ENGINE_SIGNALS = (
     "batch.tokens", "batch.tokens.mean", "compute.infer.mean", "compute.time", "compute.time.mean",
+    "config.context_length", "config.gpu_memory_share",
     "decode.time", "decode.time.mean", "image_cache.hit_ratio", "input.length", "input.length.mean",
     "input.token_rate", "iteration.time", "iteration.time.mean", "kv.blocks", "kv.blocks_free",
     "kv.blocks_used", "kv.hit_ratio", "kv.host_usage", "kv.longest_requests", "kv.preemption_rate",
