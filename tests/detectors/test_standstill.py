@@ -59,3 +59,13 @@ def test_nothing_comes_out_of_a_server_that_has_requests(values: dict[str, float
 def test_without_times_no_duration_is_claimed() -> None:
     found = stalls(Window(None, None), output__token_count=0, requests__running=8, arrival__count=12)
     assert found == {"requests": 12, "arrivals": 12}
+
+
+def test_output_of_long_before_the_end_clears_nothing() -> None:
+    """The statistics of a log may stop while its lines go on."""
+    readings = (
+        Reading("output.token_rate", "server/log", 48.0, Origin("log"), Window(100.0, 110.0)),
+        Reading("requests.running", "server/log", 5.0, Origin("log"), Window(100.0, 110.0)),
+        Reading("arrival.rate", "server/log", 0.1, Origin("log"), Window(100.0, 700.0)),
+    )
+    assert standstill(Evidence(readings=readings)).readings == ()

@@ -8,7 +8,7 @@ requests gives nothing out either, and of that nothing is said.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from latdoctor.detectors.derived_readings import latest_numbers
 from latdoctor.evidence.model import Evidence, Origin, Reading
@@ -18,49 +18,56 @@ REQUESTS = ("completion.count", "completion.rate")
 INPUT = ("input.token_count", "input.token_rate")  # a long prompt is computed before the first token comes out
 HELD = ("requests.running", "queue.depth")
 ARRIVED, PAST_MEAN = "arrival.count", "latency.past_mean"
+_STALE = 60.0  # seconds
 SOURCES = (*TOKENS, *REQUESTS)
 DERIVED = ("stall.requests", "stall.arrivals", "stall.duration", "stall.lengths")
 
 
 def standstill(evidence: Evidence) -> Evidence:
     """Derive the `stall.*` readings of every subject whose output is counted and that has requests."""
-    values = {name: dict(_by_subject(evidence, name)) for name in (*SOURCES, *INPUT, *HELD, ARRIVED, PAST_MEAN)}
-    sources = {one.subject: one for name in SOURCES for one, _ in latest_numbers(evidence, name)}
-    found = [piece for source in sources.values() for piece in _of_one(source, values)]
-    return Evidence(readings=tuple(found))
+    known: dict[str, dict[str, Reading]] = {}
+    for name in (*SOURCES, *INPUT, *HELD, ARRIVED, PAST_MEAN):
+        for one, _ in latest_numbers(evidence, name):
+            known.setdefault(one.subject, {})[name] = one
+    end = evidence.time.end
+    return Evidence(readings=tuple(piece for readings in known.values() for piece in _of_one(readings, end)))
 
 
-def _by_subject(evidence: Evidence, signal: str) -> Iterator[tuple[str, float]]:
-    return ((one.subject, value) for one, value in latest_numbers(evidence, signal))
-
-
-def _of_one(source: Reading, values: dict[str, dict[str, float]]) -> Iterator[Reading]:
-    subject = source.subject
-
-    def first(names: tuple[str, ...]) -> float | None:
-        return next((values[name][subject] for name in names if subject in values[name]), None)
-
-    tokens, requests, taken = first(TOKENS), first(REQUESTS), first(INPUT)
-    moved = any(value for value in (tokens, requests, taken))
-    held = [values[name][subject] for name in HELD if subject in values[name]]
-    arrived = values[ARRIVED].get(subject)
-    if moved or not (held or arrived is not None):
-        if moved:
-            yield _reading(source, "stall.requests", 0.0)
-            yield _reading(source, "stall.arrivals", 0.0)
+def _of_one(known: Mapping[str, Reading], end: float | None) -> Iterator[Reading]:
+    tokens, requests, taken = (_first(known, names) for names in (TOKENS, REQUESTS, INPUT))
+    output = tokens or requests
+    if output is None:
         return
-    waiting = max(sum(held), arrived or 0.0)
+    # Requests are the output where no tokens are counted, or none can be (embeddings); in a log they may be counted
+    # over another time than the tokens.
+    of_one_time = [one for one in (tokens, requests, taken) if one is not None and one.window == output.window]
+    if any(_number(one) for one in of_one_time):
+        if end is not None and output.window.end is not None and end - output.window.end > _STALE:
+            return  # of the time since then nothing is known: a log in which the statistics stop
+        yield _reading(output, "stall.requests", 0.0)
+        yield _reading(output, "stall.arrivals", 0.0)
+        return
+    arrived = _number(known[ARRIVED]) if ARRIVED in known else None
+    waiting = max(sum(_number(known[name]) for name in HELD if name in known), arrived or 0.0)
     if not waiting:
         return
-    yield _reading(source, "stall.requests", waiting)
+    yield _reading(output, "stall.requests", waiting)
     if arrived is not None:
-        yield _reading(source, "stall.arrivals", arrived)
-    past = values[PAST_MEAN].get(subject)
-    length = _length(source)
+        yield _reading(output, "stall.arrivals", arrived)
+    length = _length(output)
+    past = _number(known[PAST_MEAN]) if PAST_MEAN in known else 0.0
     if length is not None and tokens is not None:
-        yield _reading(source, "stall.duration", length)
-    if length is not None and past:
-        yield _reading(source, "stall.lengths", length / past)
+        yield _reading(output, "stall.duration", length)
+    if length is not None and past > 0:
+        yield _reading(output, "stall.lengths", length / past)
+
+
+def _first(known: Mapping[str, Reading], names: Sequence[str]) -> Reading | None:
+    return next((known[name] for name in names if name in known), None)
+
+
+def _number(reading: Reading) -> float:
+    return reading.value if not isinstance(reading.value, str) else 0.0
 
 
 def _length(source: Reading) -> float | None:
