@@ -12,6 +12,7 @@ from latdoctor import case_from_bundle
 from latdoctor.cli.console import notice_console, progress, progress_line
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.resolve_request import BaselineNeed, CollectedEvidence, Source, check_sources_read, resolve_request
+from latdoctor.cli.several_services import check_one_service
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import progress_listener
 from latdoctor.collectors.runner import SystemClock, collect_bundle
@@ -40,6 +41,7 @@ def collect_bundle_now(sources: SourceOptions) -> Bundle:
 def collect_evidence(sources: SourceOptions, need: BaselineNeed = BaselineNeed.REQUIRED) -> CollectedEvidence:
     """The same, together with the named sources."""
     resolved = resolve_request(sources, need)
+    check_one_service(resolved)
     if resolved.notice:
         notice_console().print(resolved.notice)
     request = resolved.request

@@ -99,7 +99,7 @@ def diagnose_command(
     belongs = IncidentSelector(incident or "", no_incident)
     check_selector(belongs)
     how = _DiagnoseOptions(output, fail_on, verbose, keep, not no_redact, every or "", against, between, belongs, html)
-    run = _watch if watch else _once
+    run = _watch if watch else _once_or_each
     if not files:
         raise typer.Exit(run(None, sources, rules or [], how))
     from latdoctor.cli.named_files import sorted_files
@@ -155,6 +155,18 @@ def two_results(evidence: Evidence, artifacts: Sequence[Artifact]) -> tuple[str,
         return (only[0], only[1]) if len(only) == 2 else None
     first = [files[one.name][0] for one in artifacts if one.name in files]
     return (first[0], first[1]) if len(first) == 2 else None
+
+
+def _once_or_each(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:
+    """Diagnose once; several services on this machine each by itself, where the answer has room for several."""
+    from latdoctor.cli.several_services import SeveralServicesError, each_service
+
+    try:
+        return _once(bundle, sources, rules, how)
+    except SeveralServicesError as error:
+        if how.output is DiagnosisFormat.JSON or how.keep or how.html or how.against or how.between:
+            raise
+        return each_service(error, sources, lambda named: _once(None, named, rules, how))
 
 
 def _once(bundle: Path | None, sources: SourceOptions, rules: list[Path], how: _DiagnoseOptions) -> int:

@@ -22,6 +22,7 @@ from latdoctor.cli.incident_journaling import ChangeRecorder
 from latdoctor.cli.interrupt import StoppedError, ended_by_sigterm
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.resolve_request import BaselineNeed, CollectedEvidence, resolve_request
+from latdoctor.cli.several_services import check_one_service
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
 from latdoctor.collectors.piped_input import is_stream
@@ -125,6 +126,7 @@ class _RepeatedDiagnosis:
     def __call__(self) -> Diagnosis:
         # Resolved each time: the configuration and "now" may have changed.
         resolved = resolve_request(self._given, BaselineNeed.REQUIRED)
+        check_one_service(resolved)
         if resolved.notice != self._notice and not sys.stdout.isatty():  # a redrawn screen names its target itself
             notice_console().print(resolved.notice)
         self._notice = resolved.notice

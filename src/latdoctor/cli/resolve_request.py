@@ -29,7 +29,10 @@ from latdoctor.units import parse_duration, parse_share, parse_span
 if TYPE_CHECKING:
     from latdoctor.cli.config_file import TargetSettings
     from latdoctor.collectors.prometheus.discovery import DiscoveredPage
+    from latdoctor.collectors.prometheus.local_services import LocalService
     from latdoctor.evidence.redaction.redactor import Redactor
+
+    _Chosen = tuple[CollectRequest, str, tuple[LocalService, ...]]  # with the notice and the services of this machine
 
 _SHOWN = 20
 _SERVICES = 8  # of a Prometheus, in an error message
@@ -220,6 +223,7 @@ class ResolvedRequest:
     baseline: Baseline | None
     named: tuple[Source, ...] = ()
     notice: str = ""
+    services: tuple[LocalService, ...] = ()  # of this machine, where no source was named
 
     @property
     def guessed(self) -> bool:
@@ -256,12 +260,12 @@ def resolve_request(sources: SourceOptions, need: BaselineNeed = BaselineNeed.RE
         ),
     )
     baseline = _baseline(sources, settings, need)
-    request, notice = _request(sources, settings, window)
+    request, notice, services = _request(sources, settings, window)
     if sources.window and not (request.servers or request.nvml or request.host or request.prometheus or request.past):
         step = "leave it out; --since and --until select a part of a log"
         raise UsageError("needs a live source; files are read as a whole", where="--window", next_step=step)
     return ResolvedRequest(
-        request, context, baseline, () if notice else named_sources(request, nvml=bool(sources.nvml)), notice
+        request, context, baseline, () if notice else named_sources(request, nvml=bool(sources.nvml)), notice, services
     )
 
 
@@ -297,7 +301,9 @@ def with_slo_options(context: Context, sources: SourceOptions) -> Context:
     return context
 
 
-def _request(sources: SourceOptions, settings: TargetSettings, window: float) -> tuple[CollectRequest, str]:
+def _request(
+    sources: SourceOptions, settings: TargetSettings, window: float
+) -> tuple[CollectRequest, str, tuple[LocalService, ...]]:
     servers = sources.server or settings.server
     for url in servers:
         server(url, "--server" if sources.server else f"target {settings.name}")
@@ -324,7 +330,7 @@ def _request(sources: SourceOptions, settings: TargetSettings, window: float) ->
         return _this_machine(request, sources)
     here = any(server(url).loopback for url in servers) or sources.pid is not None
     nvml = sources.nvml if sources.nvml is not None else settings.nvml
-    return replace(request, nvml=here if nvml is None else nvml, host=here or bool(nvml)), ""
+    return replace(request, nvml=here if nvml is None else nvml, host=here or bool(nvml)), "", ()
 
 
 def _pattern(sources: SourceOptions, settings: TargetSettings) -> str:
@@ -342,8 +348,11 @@ def _pattern(sources: SourceOptions, settings: TargetSettings) -> str:
     return text
 
 
-def _this_machine(request: CollectRequest, sources: SourceOptions) -> tuple[CollectRequest, str]:
+def _this_machine(
+    request: CollectRequest, sources: SourceOptions
+) -> tuple[CollectRequest, str, tuple[LocalService, ...]]:
     """The default without sources: this machine's GPUs, its kernel, and the metrics pages on its ports."""
+    from latdoctor.collectors.prometheus.local_services import services_of
     from latdoctor.collectors.promql.recognise_monitoring_server import MonitoringKind, api_root, command_for
 
     pages = local_pages()
@@ -353,7 +362,7 @@ def _this_machine(request: CollectRequest, sources: SourceOptions) -> tuple[Coll
         if page.monitoring == MonitoringKind.PROMETHEUS:
             shown += f"; a Prometheus server is here: {command_for(api_root(page.url))}"
     chosen = replace(request, servers=servers, nvml=sources.nvml is not False, host=True)
-    return chosen, f"no source named: reading this machine ({shown})"
+    return chosen, f"no source named: reading this machine ({shown})", services_of(pages)
 
 
 def local_pages() -> tuple[DiscoveredPage, ...]:

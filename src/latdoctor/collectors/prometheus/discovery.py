@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -11,6 +12,8 @@ from urllib.parse import urlsplit
 from latdoctor.collectors.prometheus import exposition, scrape
 from latdoctor.collectors.promql.recognise_monitoring_server import TITLES, MonitoringKind, identify, kind_of_page
 from latdoctor.dialects.loader import shipped
+from latdoctor.dialects.metrics_page_model import MetricsPage
+from latdoctor.dialects.model import Dialect
 from latdoctor.dialects.to_evidence import recognise_dialects
 from latdoctor.errors import SourceError
 from latdoctor.evidence.model import Gap
@@ -32,13 +35,14 @@ _NOT_PROBED_HIGH = frozenset({6379, 9042, 9092, 11211, 27017})
 
 @dataclass(frozen=True, slots=True)
 class DiscoveredPage:
-    """A metrics page; `dialects` are the ids of its dialects, empty if unknown."""
+    """A metrics page; `dialects` are the ids of its dialects, empty if unknown, `models` the models that it names."""
 
     url: str
     title: str
     dialects: tuple[str, ...]
     families: tuple[str, ...]  # the first few, to identify an unknown page
     monitoring: MonitoringKind | None = None  # it is the page of a Prometheus or an Alertmanager itself
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +88,17 @@ def _page(url: str, body: bytes) -> DiscoveredPage | None:
     monitoring = None if dialects else kind_of_page(page.names)
     title = ", ".join(dialect.title for dialect in dialects) or (TITLES[monitoring] if monitoring else "unknown")
     families = tuple(clean(name, 80) for name in page.names[:_FAMILIES_SHOWN])
-    return DiscoveredPage(url, title, tuple(dialect.id for dialect in dialects), families, monitoring)
+    ids = tuple(dialect.id for dialect in dialects)
+    return DiscoveredPage(url, title, ids, families, monitoring, _models(page, dialects))
+
+
+def _models(page: MetricsPage, dialects: Sequence[Dialect]) -> tuple[str, ...]:
+    """The models that the page's samples name, by the labels that its dialects know."""
+    rules = [rule for dialect in dialects for rule in dialect.subjects if rule.id.startswith("model/")]
+    labels = {label for rule in rules for label in rule.labels}
+    samples = (sample for found in page.samples.values() for sample in found)
+    names = (value for sample in samples for label in labels if (value := sample.label(label)))
+    return tuple(dict.fromkeys(clean(name, 120) for name in names))
 
 
 def _by_api(target: scrape.ScrapeTarget, timeout: float) -> DiscoveredPage | None:
