@@ -18,6 +18,9 @@ _SOME, _FEWEST_IN_ORDER = (
     0.25,
     3,
 )  # the same where the first line has one and all are in order of time; how many must be
+_HTTP_HEADERS = re.compile(rb"HTTP/[\d.]{1,3} \d{3}[^\n]*\n(?:[\w-]{1,60}:[^\n]*\n){0,60}\r?\n")
+_CURL_VERBOSE = re.compile(rb"(?:[*<>{}](?: [^\n]*)?\r?\n){3,200}")
+_FENCED = re.compile(rb"^```\w{0,20}\r?\n(.*?)(?:^```|\Z)", re.MULTILINE | re.DOTALL)
 _GZIP = b"\x1f\x8b"
 
 _TRACE = re.compile(rb'"traceEvents"\s*:|\A\s*\[\s*\{[^{}]{0,400}"ph"\s*:\s*"')
@@ -86,7 +89,14 @@ def _is_log(head: bytes) -> bool:
 def _is_metrics(head: bytes) -> bool:
     from latdoctor.collectors.logs import formats
 
-    return formats.is_metrics([line.strip() for line in head.splitlines()[:_TRIED] if line.strip()])
+    return formats.is_metrics([line.strip() for line in _page(head).splitlines()[:_TRIED] if line.strip()])
+
+
+def _page(head: bytes) -> bytes:
+    """What stands behind what curl prints with -i or -v, or in the first fenced block of a pasted message."""
+    headers = _HTTP_HEADERS.match(head) or _CURL_VERBOSE.match(head)
+    fenced = _FENCED.search(head)
+    return head[headers.end() :] if headers else fenced[1] if fenced else head
 
 
 def _is_document(head: bytes) -> bool:

@@ -86,7 +86,12 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
     busy = next((one for one in diagnosis.vitals if one.signal == "gpu.busy_ratio"), None)
     idle = busy is not None and not _is_over(busy, IDLE)
     reported = gpu_signs.reports(diagnosis) or log_signs.unjudged(diagnosis) or cluster_signs.reports(diagnosis)
-    alarming = idle or bool(reported) or any(_is_alarming(one) for one in diagnosis.vitals)
+    alarming = (
+        idle
+        or bool(time_scope.since(diagnosis))
+        or bool(reported)
+        or any(_is_alarming(one) for one in diagnosis.vitals)
+    )
     nothing = "no cause found" if fired or alarming else "nothing wrong found"
     noun = file_noun(diagnosis)
     active = any(one.signal.startswith(("trace.kernel", "kernel.")) for one in diagnosis.vitals)

@@ -24,6 +24,8 @@ _DURATIONS = (
     (re.compile(r"\be2e\b|end[- ]to[- ]end|latenc|response time|request (?:duration|time)|\bduration\b", re.I),
      "latency", (".mean", ".p50", ".p95", ".p99")),
 )  # fmt: skip
+# A statistic alone. Its values must be times by their own unit: then it is what a panel of latencies shows.
+_BARE = re.compile(r"\s*(?:p ?(?:50|95|99)|median|(?:50|95|99)(?:th)?(?: ?%| percentile))\s*", re.I)
 _FOREIGN = re.compile(r"\b(?:client|network|disk|db|database|redis|dns|ping|gc|scrape|iteration|step)\b", re.I)
 
 
@@ -65,4 +67,7 @@ def meaning_of(column: str) -> ColumnMeaning | None:
         if pattern.search(column):
             suffix = next((suffix for statistic, suffix in _STATISTICS if statistic.search(column)), "")
             return ColumnMeaning(signal + suffix, duration=True) if suffix in known else None
+    if _BARE.fullmatch(column):
+        suffix = next(suffix for statistic, suffix in _STATISTICS if statistic.search(column))
+        return ColumnMeaning(f"latency{suffix}", duration=True)
     return next((meaning for pattern, meaning in _VALUES if pattern.search(column)), None)
