@@ -36,6 +36,8 @@ QUOTIENTS = (
     Quotient("gpu.sm_clock_ratio", "gpu.sm_clock", "gpu.sm_clock_max"),
     Quotient("gpu.power_ratio", "gpu.power", "gpu.power_limit"),
     Quotient("gpu.memory_used_ratio", "gpu.memory_used", "gpu.memory_total"),
+    Quotient("oom.other_share", "oom.other_used", "oom.device_total"),
+    Quotient("start.memory_free_share", "start.memory_free", "start.memory_total"),
     Quotient("process.threads_per_cpu", "process.runnable_threads", "host.cpus", inherited=True),
 )
 
@@ -95,14 +97,16 @@ def _end(reading: Reading) -> float:
     return reading.window.end or 0.0
 
 
-GIVES = ("arrival.first_rate", "batch.padding_ratio", "gpu.memory_temperature_margin")
+GIVES = ("arrival.first_rate", "batch.padding_ratio", "gpu.memory_temperature_margin", "hpa.at_maximum")
 
 
 def derived_remainders(evidence: Evidence) -> Evidence:
     """Derive `arrival.first_rate` = arrivals · (1 − retry share), `batch.padding_ratio` = 1 − 1 / padding factor, and
-    `gpu.memory_temperature_margin` = the highest permitted temperature of the memory less the present one.
+    `gpu.memory_temperature_margin` = the highest permitted temperature of the memory less the present one, and
+    `hpa.at_maximum` = the replicas are as many as the autoscaler may have.
     """
-    return Evidence(readings=(*_first_rates(evidence), *_padding(evidence), *_memory_margins(evidence)))
+    made = (*_first_rates(evidence), *_padding(evidence), *_memory_margins(evidence), *_at_maximum(evidence))
+    return Evidence(readings=made)
 
 
 def _first_rates(evidence: Evidence) -> Iterator[Reading]:
@@ -120,6 +124,14 @@ def _memory_margins(evidence: Evidence) -> Iterator[Reading]:
         limit = limits.get(now.subject)
         if limit is not None and limit > 0:
             yield _derive(now, "gpu.memory_temperature_margin", limit - value, "gpu.memory_temperature_max less it")
+
+
+def _at_maximum(evidence: Evidence) -> Iterator[Reading]:
+    reported = _subjects(evidence, "hpa.at_maximum")
+    most = {one.subject: value for one, value in latest_numbers(evidence, "hpa.replicas_max")}
+    for now, replicas in latest_numbers(evidence, "hpa.replicas"):
+        if now.subject in most and now.subject not in reported:
+            yield _derive(now, "hpa.at_maximum", float(replicas >= most[now.subject]), "hpa.replicas at its maximum")
 
 
 def _padding(evidence: Evidence) -> Iterator[Reading]:

@@ -166,6 +166,7 @@ def _cause(path: Path, problems: list[Problem]) -> Cause | None:
         stage=fields.text("stage"),
         status=CauseStatus(fields.choice("status", tuple(CauseStatus), CauseStatus.STABLE)),
         excluded_by=fields.texts("excluded_by"),
+        leads_to=fields.texts("leads_to"),
         playbooks=fields.texts("playbooks"),
         owner=fields.text("owner"),
         escalate_after=fields.scalar("escalate_after", parse_duration, None),
@@ -211,6 +212,9 @@ def _check_references(findings: Mapping[str, Finding], causes: Mapping[str, Caus
         for name in (*cause.expects, *cause.excluded_by, *cause.remediation_when):
             if name not in findings:
                 problems.append(Problem(cause.where, f"the cause {cause.id} names an unknown finding {name!r}"))
+        for name in cause.leads_to:
+            if name not in causes or name == cause.id:
+                problems.append(Problem(cause.where, f"the cause {cause.id} leads to {name!r}: no other cause"))
         if not any(findings[name].specific for name in cause.expects if name in findings):
             problems.append(Problem(cause.where, f"the cause {cause.id} expects no specific finding"))
 

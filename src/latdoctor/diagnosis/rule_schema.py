@@ -75,6 +75,7 @@ class Cause:
     stage: str = ""
     status: CauseStatus = CauseStatus.STABLE
     excluded_by: tuple[str, ...] = ()
+    leads_to: tuple[str, ...] = ()  # causes that may be named beside it and follow from it
     playbooks: tuple[str, ...] = ()
     owner: str = ""
     escalate_after: float | None = None  # seconds

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from msgspec import structs
 from rich.cells import cell_len
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, ReasonCode, UserImpact
@@ -128,7 +129,8 @@ def _causes(diagnosis: Diagnosis) -> Iterator[Line]:
         if kind == AnswerKind.NAMED and (rival := _rival(diagnosis)):
             yield from _evidence_lines(rival, "    or: ")
         # By name: a cause of a cluster is found in it by its pods and nodes.
-        yield from (Line(text, continued=text.startswith("   ")) for text in cluster_signs.lines(diagnosis))
+        cluster = structs.replace(diagnosis, vitals=cluster_signs.own(diagnosis))
+        yield from (Line(text, continued=text.startswith("   ")) for text in measured(cluster))
         return
     yield from _unknown_cause(diagnosis, checks)
     if diagnosis.against and diagnosis.against.name != "now":

@@ -44,6 +44,11 @@ _AREAS = frozenset({"container", "hpa", "kube", "node", "pod", "quota", "workloa
 _MOST_LINES = 4
 
 
+def own(diagnosis: Diagnosis) -> tuple[Vital, ...]:
+    """The vital signs that are of the cluster: of its pods, containers, nodes and autoscalers."""
+    return tuple(one for one in diagnosis.vitals if one.signal.partition(".")[0] in _AREAS)
+
+
 def reports(diagnosis: Diagnosis) -> bool:
     """Whether the cluster itself reports that something is wrong."""
     return any(_is_trouble(one) and one.part != ClusterTrouble.CORDONED for one in diagnosis.vitals)

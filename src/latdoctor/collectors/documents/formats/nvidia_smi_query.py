@@ -115,6 +115,8 @@ def read(section: Section) -> Evidence:
         word(head.values.get(("Driver Version",))),
         word(head.values.get(("CUDA Version",))),
         None if isinstance(attached, Unavailable) else int(attached),
+        # `-i N` and an excerpt show some of the attached GPUs; the others are not lost.
+        lists_all=isinstance(attached, Unavailable) or len({block.pci for block in blocks}) >= attached,
     )
     return evidence_of(list(_states(blocks)), machine, section)
 
