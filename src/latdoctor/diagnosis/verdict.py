@@ -30,7 +30,8 @@ def rank(
 ) -> tuple[RankedCause, ...]:
     """The causes worth listing: named first, of these what makes the verdict, then by probability, severity, id.
 
-    A named cause that another named one leads to comes after those that nothing explains. The probability of a named cause counts for as much as the stage that it acts on has of the tail (`tail`, by stage).
+    A named cause that another named one leads to comes after those that nothing explains. The probability of a named
+    cause counts for as much as the stage that it acts on has of the tail (`tail`, by stage).
     """
     by_id = {check.id: check for check in checks}
     probabilities = {name: network.probability(name) for name in network.causes}
@@ -39,12 +40,12 @@ def rank(
     sure = {name for name in grounded if probabilities[name] >= LIKELY}
     effects = {effect for name in sure for effect in network.causes[name].leads_to}
 
-    def order(name: str) -> tuple[int, bool, float, float, int, str]:
+    def order(name: str) -> tuple[bool, bool, int, float, float, int, str]:
         cause = network.causes[name]
         named = name in sure
         weighed = probabilities[name] * (impact(cause.stage, tail or {}) if named else 1.0)
         first = -_weight(cause.severity, checks) if named else 1
-        return first, named and name in effects, -weighed, -probabilities[name], -SEVERITIES.index(cause.severity), name
+        return not named, named and name in effects, first, -weighed, -probabilities[name], -SEVERITIES.index(cause.severity), name
 
     floor = {name: LISTED if name in grounded else LISTED_UNGROUNDED for name in probabilities}
     ranked = sorted((name for name in probabilities if probabilities[name] >= floor[name]), key=order)
