@@ -45,7 +45,9 @@ def rank(
         named = name in sure
         weighed = probabilities[name] * (impact(cause.stage, tail or {}) if named else 1.0)
         first = -_weight(cause.severity, checks) if named else 1
-        return not named, named and name in effects, first, -weighed, -probabilities[name], -SEVERITIES.index(cause.severity), name
+        behind = named and name in effects
+        rank = -SEVERITIES.index(cause.severity)
+        return not named, behind, first, -weighed, -probabilities[name], rank, name
 
     floor = {name: LISTED if name in grounded else LISTED_UNGROUNDED for name in probabilities}
     ranked = sorted((name for name in probabilities if probabilities[name] >= floor[name]), key=order)
