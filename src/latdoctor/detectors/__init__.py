@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from latdoctor.detectors.arrival_change import arrival_changes
 from latdoctor.detectors.batch_size_modes import batch_bimodality
+from latdoctor.detectors.change_effect import change_effects
 from latdoctor.detectors.client_excess_latency import client_excess_latency
 from latdoctor.detectors.contradicted_searches import withdraw_contradicted_searches
 from latdoctor.detectors.derived_readings import (
@@ -62,6 +63,7 @@ DETECTORS: tuple[Detector, ...] = (
     model_properties,
     onsets,
     process_starts,
+    change_effects,
     compare_engines,
 )
 

@@ -8,6 +8,8 @@ from latdoctor.detectors.arrival_change import DERIVED as CHANGES
 from latdoctor.detectors.arrival_change import SIGNAL as ARRIVALS
 from latdoctor.detectors.batch_size_modes import DERIVED as MODES
 from latdoctor.detectors.batch_size_modes import SIGNAL as SIZES
+from latdoctor.detectors.change_effect import COMPUTE
+from latdoctor.detectors.change_effect import DERIVED as EFFECTS
 from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RATIO
 from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
 from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WORDS
@@ -114,6 +116,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "model_properties": _model_words,
     "onsets": _onsets,
     "process_starts": _starts,
+    "change_effects": _when(COMPUTE, gives=EFFECTS),
     "compare_engines": _engines,
 }
 
