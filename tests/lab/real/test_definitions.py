@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from latdoctor.lab.real.server_definition import (
     installed_in,
     read_definition,
 )
+from latdoctor.lab.real.server_process import RealServer
 from latdoctor.load.mix import RequestContent
 from tests.lab.real.toy import TOY, installed
 
@@ -104,6 +106,15 @@ def test_a_bad_scenario_is_refused_with_its_problem(tmp_path: Path, text: str, p
     path.write_text(text, encoding="utf-8")
     with pytest.raises(DefinitionError, match=problem):
         read_scenario(path)
+
+
+def test_a_service_behind_a_model_is_started_by_this_interpreter(tmp_path: Path) -> None:
+    service = find_server("feature-service")
+    assert service.program(tmp_path) == Path(sys.executable)
+    assert service.missing(tmp_path) == ""
+    with RealServer(service, tmp_path, {}) as server:
+        assert server.is_alive
+        assert (server.pages, server.logs) == ((), ())
 
 
 def test_only_the_incident_has_its_rate_and_its_body() -> None:

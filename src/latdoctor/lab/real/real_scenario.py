@@ -118,7 +118,7 @@ class RealScenario(Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def is_of_load(self) -> bool:
         """Whether the incident begins and ends with the load's plan, not when its faults are injected."""
-        return not self.incident.faults
+        return bool(self.incident.rate or self.incident.body)
 
     def template(self, request: RequestTemplate) -> RequestTemplate:
         """`request` with this scenario's bodies."""

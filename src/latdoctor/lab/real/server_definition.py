@@ -10,12 +10,14 @@
     engine: triton_python_backend_stub
 
 Braces name what is known when it starts: `port`, and `port1` and so on after it, `folder` (a folder of the run),
-`root` (where the servers are installed), `replicas` (addresses of the servers behind a router, one argument each).
+`root` (where the servers are installed), `replicas` (addresses of the servers behind a router, one argument each),
+`python` (latdoctor's interpreter, as a program).
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
@@ -42,10 +44,10 @@ class ReplicaGroup(Struct, frozen=True, forbid_unknown_fields=True):
 class ServerDefinition(Struct, frozen=True, forbid_unknown_fields=True):
     """One kind of server.
 
-    `start[0]` is a program in the folder of the installed servers. `files` is a folder of templates that is copied into
-    the run's folder. `engine` is a part of the command line of the process that computes; empty: the server itself.
-    `package` finds the version among the installed distributions. `first_answers`: requests before the load, which
-    wait for what a server loads with its first request.
+    `start[0]` is a program in the folder of the installed servers, or latdoctor's interpreter. `files` is a folder of
+    templates that is copied into the run's folder. `engine` is a part of the command line of the process that computes;
+    empty: the server itself. `package` finds the version among the installed distributions. `first_answers`: requests
+    before the load, which wait for what a server loads with its first request.
     """
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
@@ -69,10 +71,14 @@ class ServerDefinition(Struct, frozen=True, forbid_unknown_fields=True):
         """Why it cannot be started; empty if it can."""
         if root is None:
             return f"no folder of servers is given: set {ROOT_VARIABLE} or use --servers"
-        program = root / self.start[0]
+        program = self.program(root)
         if not os.access(program, os.X_OK):
             return f"not installed: there is no program {program.name} in {root}. Install it: {self.install}"
         return find_server(self.replicas.server).missing(root) if self.replicas else ""
+
+    def program(self, root: Path) -> Path:
+        """The program that starts it."""
+        return root / self.start[0].format(python=sys.executable)
 
     def version(self, root: Path) -> str:
         """The version of the installed package; empty where it is not found."""
@@ -120,7 +126,7 @@ def read_definition(path: Path) -> ServerDefinition:
 def _problems(defined: ServerDefinition, path: Path) -> Iterator[str]:
     if defined.name != path.stem:
         yield f"the name {defined.name!r} differs from the file's name"
-    known = dict.fromkeys(("port", "folder", "root", "replicas"), "")
+    known = dict.fromkeys(("port", "folder", "root", "replicas", "python"), "")
     known |= {f"port{number}": "" for number in range(1, defined.ports)}
     texts = (*defined.start, *defined.environment.values(), *defined.metrics, defined.ready, defined.log)
     for text in texts:

@@ -77,13 +77,19 @@ class RealServer:
         return tuple(path for path in paths if path.is_file())
 
     @property
+    def _behind(self) -> tuple[str, ...]:
+        return tuple(one.address for one in self.replicas)
+
+    @property
     def is_alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
 
     def text(self, pattern: str) -> str:
-        """`pattern` with its places filled in; `{replicas}` is filled in only as a whole argument."""
+        """`pattern` with its places filled in; several replicas are separated by spaces."""
         ports = {f"port{number}": str(self.port + number) for number in range(1, self.definition.ports)}
-        return pattern.format(port=self.port, folder=self.folder, root=self._root, replicas="", **ports)
+        return pattern.format(
+            port=self.port, folder=self.folder, root=self._root, replicas=" ".join(self._behind), **ports
+        )
 
     def __enter__(self) -> Self:
         """Starts the replicas, then the server. Raises OperationError where one does not become ready."""
@@ -120,11 +126,10 @@ class RealServer:
         return found
 
     def _start(self, environment: Mapping[str, str], arguments: Sequence[str]) -> None:
-        program, *rest = self.definition.start
-        filled = [part for one in rest for part in self._argument(one)]
+        filled = [part for one in self.definition.start[1:] for part in self._argument(one)]
         added = {**self.definition.environment, **environment}
         self._process = subprocess.Popen(  # noqa: S603  # a program of the folder that the operator named
-            [str(self._root / program), *filled, *arguments],
+            [str(self.definition.program(self._root)), *filled, *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -140,7 +145,7 @@ class RealServer:
 
     def _argument(self, pattern: str) -> Iterator[str]:
         if pattern == "{replicas}":
-            yield from (one.address for one in self.replicas)
+            yield from self._behind
         else:
             yield self.text(pattern)
 
