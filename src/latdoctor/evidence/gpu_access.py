@@ -18,6 +18,7 @@ class AccessFailure(StrEnum):
     LIBRARY_NOT_FOUND = "library-not-found"  # no libnvidia-ml or libcuda
     NO_PERMISSION = "no-permission"
     NVML_UNKNOWN = "nvml-unknown-error"  # in a container: its access to /dev/nvidia* is gone
+    NVML_FAILED = "nvml-failed"  # it gives no reason, as where there is no driver and no GPU
     DEVICE_HANDLE = "device-handle"  # NVML gives no handle to one GPU
     GPU_LOST = "gpu-lost"
     RESET_REQUIRED = "reset-required"

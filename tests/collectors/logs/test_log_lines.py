@@ -231,6 +231,11 @@ APPLICATION_LINES: list[tuple[str, tuple[LogFact, ...]]] = [
         "Allocator (GPU_0_bfc) ran out of memory trying to allocate 4GiB. The caller states this is not a failure",
         (),
     ),
+    (
+        "Unable to allocate pinned system memory, pinned memory pool will not be available: "
+        "CUDA driver version is insufficient for CUDA runtime version",
+        (),
+    ),
     ("0 CUDA errors", ()),
     ("CUDA error checking is enabled", ()),
     ("query answered cudaErrorNotReady", ()),

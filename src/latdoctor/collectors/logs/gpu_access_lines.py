@@ -115,7 +115,7 @@ def _one_of(table: tuple[tuple[re.Pattern[str], AccessFailure], ...], message: s
 
 
 def _nvml_kind(message: str) -> AccessFailure:
-    return next((kind for pattern, kind in _NVML_WORDS if pattern.search(message)), _F.NVML_UNKNOWN)
+    return next((kind for pattern, kind in _NVML_WORDS if pattern.search(message)), _F.NVML_FAILED)
 
 
 def _kind_of_handle(reason: str) -> AccessFailure:

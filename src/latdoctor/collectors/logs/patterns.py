@@ -198,6 +198,9 @@ _APPLICATION_MISMATCH = re.compile(
     r"|unsupported display driver / cuda driver combination",
     re.I,
 )
+# Triton goes on without its pinned pool. On a machine without a GPU the runtime calls the missing driver too old; where
+# a driver is too old for a GPU that is used, the models that fail for it say so in lines of their own.
+_OPTIONAL = re.compile(r"pinned memory pool will not be available", re.I)
 _DCGM = re.compile(r"\bDCGM_FR_([A-Z0-9_]{2,60})\b")
 _SPEAKS_OF_PROCESS = re.compile(r"\bpid[=: ]{1,2}(\d{1,10})\b|\[(rank ?\d{1,5})\]", re.I)
 _STARTED = re.compile(r"Started server process|Booting worker")
@@ -241,6 +244,8 @@ def _application_facts(line: LogLine) -> tuple[LogFact, ...]:
     mark = change_in(message)
     if _STARTED.search(message):
         return (ProcessStarted(), mark) if mark else (ProcessStarted(),)
+    if _OPTIONAL.search(message):
+        return ()
     if _APPLICATION_MISMATCH.search(message):
         return (DriverMismatch(),)
     if named := _DCGM.search(message):

@@ -56,10 +56,9 @@ class RealRunOrder:
 
 
 def record_real_run(order: RealRunOrder, recordings: Path, log: Log) -> RealRecording:
-    """Record the run under `recordings`, replacing an incomplete one. Raises OperationError where it cannot be run."""
-    folder = recordings / order.run
-    if folder.exists():
-        shutil.rmtree(folder)
+    """Record the run under `recordings`; it replaces an earlier one. Raises OperationError where it cannot be run."""
+    folder, complete = recordings / f".{order.run}", recordings / order.run
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     scenario, definition = order.scenario, find_server(order.scenario.server)
     load_before = machine_state.load_average()
@@ -90,7 +89,9 @@ def record_real_run(order: RealRunOrder, recordings: Path, log: Log) -> RealReco
     reasons = (*_distorted(loaded, scenario), *not_an_effect(truth))
     truth = msgspec.structs.replace(truth, spoiled=reasons)
     write_real_truth(folder, truth)
-    return RealRecording(folder, truth)
+    shutil.rmtree(complete, ignore_errors=True)
+    folder.rename(complete)
+    return RealRecording(complete, truth)
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ class RealRecording(Struct, frozen=True):
 def real_recordings(folder: Path) -> tuple[RealRecording, ...]:
     """The complete runs of `folder`, by name. Raises BundleError for a damaged one."""
     found = []
-    for path in sorted(folder.glob(f"*/{TRUTH}")):
+    for path in sorted(folder.glob(f"[!.]*/{TRUTH}")):  # a run that is being recorded has a name with a dot
         truth = read_json(path, RealTruth)
         if truth.run != path.parent.name:
             raise BundleError("the ground truth belongs to another run", where=str(path))
