@@ -84,6 +84,33 @@ def run(
         raise typer.Exit(1)
 
 
+@app.command()
+def promote(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A recorded run: the name of its folder in DIR.")],
+    to: Annotated[Path, typer.Option("--to", metavar="PATH", readable=False, help="The folder to create.")],
+    servers: Servers = None,
+    folder: Recordings = Path("bench-real"),
+) -> None:
+    """Write a recorded run as a small fixture.
+
+    Both bundles and the ground truth, redacted, and without the cgroups and folders of the recording machine.
+
+    Exit codes: 0 written · 1 a name could not be removed, or the folder exists · 2 no such run, or it is too large.
+    """
+    from latdoctor.errors import UsageError
+    from latdoctor.evaluation.real.real_promote import promote_real
+    from latdoctor.evaluation.real.real_store import real_recordings
+    from latdoctor.lab.real.server_definition import installed_in
+
+    found = [one for one in real_recordings(folder) if one.truth.run == run] if folder.is_dir() else []
+    root = installed_in(servers)
+    if not found or root is None:
+        what = f"there is no run {run!r}" if root else "no folder of servers is given, so its name cannot be removed"
+        raise UsageError(what, where=str(folder), next_step="latdoctor lab real list")
+    promote_real(found[0], to, root)
+    typer.echo(f"wrote {to}. Next: latdoctor diagnose {to / 'incident.tar.zst'}")
+
+
 def bench(
     servers: Path | None, folder: Path, only: str | None, output: OutputFormat, *, quick: bool, no_run: bool
 ) -> None:
