@@ -24,9 +24,9 @@ from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import BundleError, LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
-from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.bundle import NO_GPU, Bundle, Context
 from latdoctor.evidence.catalogue import SignalKind, catalogue
-from latdoctor.evidence.model import Coverage, Evidence, Gap
+from latdoctor.evidence.model import Coverage, Evidence, Gap, Origin, Reading
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
@@ -41,7 +41,16 @@ _KINDS_SHOWN = 5
 def seen(bundle: Bundle, collectors: Sequence[Collector] = COLLECTORS) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Everything a bundle says, derived readings included."""
     evidence, coverage = parse_bundle(collectors, bundle)
-    return derive(Evidence.merge([evidence, Evidence(gaps=_unread(bundle))])), coverage
+    own = Evidence(gaps=_unread(bundle), readings=_configured(bundle.context))
+    return derive(Evidence.merge([evidence, own])), coverage
+
+
+def _configured(context: Context) -> tuple[Reading, ...]:
+    """What the configuration says of the target that no source need show: that it computes without a GPU."""
+    if context.gpu != NO_GPU:
+        return ()
+    where = Origin("configuration", "gpu: none")
+    return (Reading("server.backend", "server/configuration", "cpu", where, note="as configured"),)
 
 
 def _unread(bundle: Bundle) -> tuple[Gap, ...]:

@@ -135,3 +135,20 @@ def test_an_unknown_key_beside_the_targets_is_said_and_keeps_nobody_from_looking
     outcome = run(["targets"])
     assert outcome.code == 0, outcome.err
     assert "unknown key 'notfy': ignored" in outcome.err
+
+
+PAGES = Path(__file__).parent.parent / "dialects" / "pages" / "vllm"
+
+
+@pytest.mark.parametrize(("line", "status"), [("", "not-evaluated"), ("    gpu: none\n", "not-applicable")])
+def test_checks_of_gpus_do_not_apply_where_none_is_configured(
+    line: str, status: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pages = ", ".join(str(PAGES / name) for name in ("first.prom", "last.prom"))
+    (tmp_path / "latdoctor.yaml").write_text(f"targets:\n  small:\n    metrics: [{pages}]\n{line}")
+    answer = diagnosed("--target", "small")
+    found = {one["id"]: one["status"] for one in answer["checks"]}
+    assert {found[name] for name in ("gpu-clocks-cut", "gpu-xid", "gpu-memory-full")} == {status}
+    # What is no matter of GPUs is asked for as before.
+    assert found["cpu-pressure"] == "not-evaluated"

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct, structs
@@ -67,6 +67,10 @@ class TargetConfig(Struct, frozen=True, kw_only=True):
     log_pattern: Annotated[str, _described("The format of access log lines.", "{time} {status} {ms}")] = ""
     changes: Annotated[tuple[Path, ...], _described("Files with dated changes.", ["deployments.log"])] = ()
     nvml: Annotated[bool | None, _described("Read the GPU driver of this machine.", True)] = None
+    gpu: Annotated[
+        Literal["", "none"],
+        _described("`none` where it computes without a GPU: checks of GPUs then do not apply.", "none"),
+    ] = ""
     slo: Annotated[SloConfig | None, _described("The objectives.", {"p99": "500ms", "error_ratio": "1%"})] = None
     baseline: Annotated[Path | None, _described("Healthy values (baseline record).", "healthy.json")] = None
     admin: Annotated[tuple[str, ...], _described("Servers that remediate may change.", ["http://127.0.0.1:8002"])] = ()

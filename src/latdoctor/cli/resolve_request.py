@@ -19,7 +19,7 @@ from latdoctor.collectors.piped_input import display, is_stream, shown_name
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.baseline import load as load_baseline
-from latdoctor.evidence.bundle import Bundle, Context
+from latdoctor.evidence.bundle import NO_GPU, Bundle, Context
 from latdoctor.evidence.model import Event, Evidence, Gap, Reading, Series
 from latdoctor.gap_code import GapCode
 from latdoctor.http.safe_address import mask_credentials
@@ -258,6 +258,7 @@ def resolve_request(sources: SourceOptions, need: BaselineNeed = BaselineNeed.RE
             if sources.slo_errors
             else settings.slo_error_ratio
         ),
+        gpu=settings.gpu,
     )
     baseline = _baseline(sources, settings, need)
     request, notice, services = _request(sources, settings, window)
@@ -330,7 +331,8 @@ def _request(
         return _this_machine(request, sources)
     here = any(server(url).loopback for url in servers) or sources.pid is not None
     nvml = sources.nvml if sources.nvml is not None else settings.nvml
-    return replace(request, nvml=here if nvml is None else nvml, host=here or bool(nvml)), "", ()
+    read = here and settings.gpu != NO_GPU if nvml is None else nvml
+    return replace(request, nvml=read, host=here or bool(nvml)), "", ()
 
 
 def _pattern(sources: SourceOptions, settings: TargetSettings) -> str:

@@ -72,6 +72,9 @@ class Artifact:
             ) from error
 
 
+NO_GPU = "none"
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """What the user specified about the target, stored in the bundle so that a replay gives the same diagnosis."""
@@ -79,6 +82,7 @@ class Context:
     target: str
     slo_p99: float | None = None  # seconds
     slo_error_ratio: float | None = None  # 0..1
+    gpu: str = ""  # NO_GPU where the target is configured to have none
 
 
 @dataclass(frozen=True, slots=True)
