@@ -41,7 +41,7 @@ def test_a_notification_opens_an_incident(tmp_path: Path) -> None:
     made = intake(tmp_path, IncidentTemplate(targets=("shop",), by="me"))
     taken = made.take(alerted(alert(1), alert(2, starts="2026-11-22T02:40:00Z")))
     (incident,) = found(made)
-    assert taken == IntakeResult(incident.id, opened=True, new=2, repeated=0, resolved=False)
+    assert taken == IntakeResult(incident.id, opened=True, new=2, repeated=0, resolved=False, unexamined=True)
     assert incident.opened.title == "LatencyHigh"
     assert (incident.opened.source, incident.opened.targets, incident.opened.by) == ("alert", ("shop",), "me")
     assert (incident.opened.began, incident.opened.clock) == (1795315200.0, "alertmanager")

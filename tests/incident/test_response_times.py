@@ -111,7 +111,14 @@ def test_without_a_run_samples_show_when_it_no_longer_hurt() -> None:
         log.add(at, events.SAMPLED, sampled(p99))
     found = measured(log)["MTTM"]
     assert found.seconds == pytest.approx(20.0)
-    assert "last sample over the SLO" in found.ends
+    assert "the SLO was met again" in found.ends
+
+
+def test_a_server_that_gave_no_answers_met_the_slo_only_when_it_answered_again() -> None:
+    log = by_hand()
+    for at, p99 in ((10, 3.2), (20, 3.0), (100, 0.3), (110, 0.2)):  # it was down in between
+        log.add(at, events.SAMPLED, sampled(p99))
+    assert measured(log)["MTTM"].seconds == pytest.approx(90.0)
 
 
 def test_start_by_hand_is_used_without_evidence() -> None:

@@ -131,3 +131,28 @@ def test_a_journal_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
         desk.journal.path.chmod(0o600)
         desk.attendance.observe_once()
     assert len(desk.incident.of(events.SAMPLED)) == 1
+
+
+def test_a_further_alert_gets_a_diagnosis_of_its_own(tmp_path: Path) -> None:
+    with paged(Page(each=(300, 100))) as page:
+        desk = Desk(
+            tmp_path, SourceOptions(server=(page.url,), slo="500ms", window="1s", nvml=False), targets=(page.url,)
+        )
+        desk.attendance.observe_once()
+        desk.intake.take(alerted(alert(1)))  # a repetition
+        desk.attendance.observe_once()
+        desk.intake.take(alerted(alert(7, name="ErrorsHigh"), key="other"))
+        desk.attendance.observe_once()
+        desk.attendance.observe_once()
+    assert desk.confirmed() == ["confirmed"], "the status is the same, and journaled once"
+    assert len(desk.incident.of(events.DIAGNOSED)) == 2
+    assert "as another alert fires" in desk.said[-1]
+
+
+def test_each_of_two_open_incidents_is_observed(tmp_path: Path) -> None:
+    with paged(Page(each=(300, 100))) as page:
+        desk = Desk(tmp_path, SourceOptions(server=(page.url,), slo="500ms", window="1s", nvml=False))
+        desk.intake.take(alerted(alert(7, name="ErrorsHigh"), key="other"))
+        desk.attendance.observe_once()
+    found = incidents_in(desk.journal.entries())
+    assert [(len(one.of(events.DIAGNOSED)), len(one.of(events.SAMPLED))) for one in found] == [(1, 1), (1, 1)]

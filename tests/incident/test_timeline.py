@@ -233,6 +233,18 @@ def test_each_cause_that_was_named_is_a_moment_of_its_own() -> None:
     ]
 
 
+def test_a_change_of_the_service_is_a_moment_at_its_own_time_and_once() -> None:
+    log = Log()
+    log.add(0, events.OPENED, events.IncidentOpened("x", (), events.OpenedBy.HAND, "", ""))
+    deploy = events.ChangeRecord(BEGAN - 40.0, "change.deploy", "deploy of v1.9")
+    record = msgspec.structs.replace(diagnosed(cause()), changes=(deploy,))
+    log.add(1, events.DIAGNOSED, record)
+    log.add(20, events.DIAGNOSED, record)
+    changed = [one for one in told(log).moments if one.part == "change"]
+    assert [(one.message, one.clock) for one in changed] == [("changed: deploy of v1.9", "the evidence")]
+    assert told(log).moments[0] == changed[0], "it was before the incident was opened"
+
+
 UNNAMED = [
     ("one-of", "one of: app.batching.long-alone (94 %)"),
     ("none", "no cause found"),

@@ -12,7 +12,16 @@ from latdoctor.incident import events
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import Moment
 from latdoctor.notify.messages import SopNotices, StageNotice, notices
-from latdoctor.notify.outbox import FORGOTTEN, FRESH, MOST, due_for, due_for_all, due_messages, seconds_since
+from latdoctor.notify.outbox import (
+    FORGOTTEN,
+    FRESH,
+    MOST,
+    due_for,
+    due_for_all,
+    due_messages,
+    seconds_since,
+    without_past,
+)
 from latdoctor.notify.receiver_config import Message, NoticeKind, Receiver
 from tests.notify import incident_cases as stories
 from tests.notify.incident_cases import RECEIVERS, at
@@ -232,6 +241,24 @@ def test_whom_the_procedure_names_hears_of_start_and_end() -> None:
     story = Story("promo-rush", None)
     told = due_messages(story.incident, [replace(CHANNEL, on=())], story.now, SopNotices(notify=("channel",)))
     assert whats(told) == [NoticeKind.ALERT, NoticeKind.CLOSED]
+
+
+def closed(story: Story) -> None:
+    story.add(events.CLOSED, {"outcome": "resolved", "says": "", "by": "me"})
+
+
+def test_a_new_receiver_is_sent_nothing_of_what_is_over() -> None:
+    over, going_on = Story(), Story("by-hand", 1)
+    closed(over)
+    assert without_past(CHANNEL, [over.incident, going_on.incident]) == (going_on.incident,)
+
+
+def test_a_known_receiver_is_sent_the_end_of_what_it_heard_of() -> None:
+    story = Story()
+    story.send(story.due()[0])
+    closed(story)
+    assert without_past(CHANNEL, [story.incident]) == (story.incident,)
+    assert without_past(ARCHIVE, [story.incident]) == (), "what one receiver was sent says nothing of another"
 
 
 def test_outbox_covers_all_incidents() -> None:

@@ -7,7 +7,7 @@ import ipaddress
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -56,7 +56,7 @@ from latdoctor.incident.alert_intake import (
     confirmation_of,
     not_observed,
 )
-from latdoctor.incident.events import AlertsReceived, Confirmation
+from latdoctor.incident.events import AlertsReceived, AlertStatus, Confirmation
 from latdoctor.incident.evidence_store import store_evidence
 from latdoctor.incident.journal_entry_texts import truncation_note
 from latdoctor.incident.slo_samples import sample_of, with_previous_pages
@@ -97,20 +97,20 @@ class ServiceMonitor:
             self._woken.clear()
 
     def observe_once(self) -> float:
-        """Observe once if an incident is open, and journal the result. Return the seconds to the next turn.
+        """Observe once if an incident is open, and journal the result for each. Return the seconds to the next turn.
 
         Errors are logged, and the next turn tries again.
         """
         try:
-            incident = self._intake.monitored_incident()
-            if incident is not None:
-                return max(self._every, self._observe(incident))
+            incidents = self._intake.monitored_incidents()
+            if incidents:
+                return max(self._every, self._observe(incidents))
             self._before, self._read = None, True
         except LatdoctorError as error:
             self._log(str(error))
         return self._every
 
-    def _observe(self, incident: AlertedIncident) -> float:
+    def _observe(self, incidents: Sequence[AlertedIncident]) -> float:
         """Observe; return the length of a history's window in seconds, with which the next must not overlap."""
         # Resolved each time: the configuration and "now" may have changed.
         request = resolve_request(self._options, BaselineNeed.IF_PRESENT)
@@ -119,11 +119,13 @@ class ServiceMonitor:
         self._before = bundle
         evidence, _ = case_from_bundle.seen(whole)
         observation = CollectedEvidence(bundle, request.named)
-        if self._note_readability(incident, observation, evidence):  # otherwise the time stays unmeasured
+        if self._note_readability(incidents[0], observation, evidence):  # otherwise the time stays unmeasured
             sampled = sample_of(evidence, _window(whole, request), request.context.slo_p99)
-            self._intake.journal.append(incident.id, events.SAMPLED, sampled)
-        if incident.confirmed != Confirmation.CONFIRMED:
-            self._confirm(incident, observation)
+            self._intake.journal.append_all([(one.id, events.SAMPLED, sampled) for one in incidents])
+        waiting = [one for one in incidents if one.confirmed != Confirmation.CONFIRMED or one.unexamined]
+        diagnosis = self._diagnosis(observation) if waiting else None
+        for incident in waiting:
+            self._confirm(incident, observation, diagnosis)
         return request.request.prometheus.window if request.request.prometheus else 0.0
 
     def _note_readability(self, incident: AlertedIncident, observation: CollectedEvidence, evidence: Evidence) -> bool:
@@ -137,22 +139,27 @@ class ServiceMonitor:
         self._read = read
         return read
 
-    def _confirm(self, incident: AlertedIncident, observation: CollectedEvidence) -> None:
-        """Journal the confirmation, unless it adds nothing to the previous one."""
-        diagnosis = self._diagnosis(observation)
+    def _confirm(self, incident: AlertedIncident, observation: CollectedEvidence, diagnosis: Diagnosis | None) -> None:
+        """Journal the confirmation, unless it adds nothing to the previous one.
+
+        After a further alert the diagnosis is journaled in any case: it may be of another trouble, with other advice.
+        """
         confirmation = not_observed(unread_reason(observation)) if diagnosis is None else confirmation_of(diagnosis)
-        if confirmation.status == incident.confirmed or (
-            confirmation.status == Confirmation.UNKNOWN and incident.confirmed
-        ):
+        repeated = confirmation.status == incident.confirmed or (
+            confirmation.status == Confirmation.UNKNOWN and bool(incident.confirmed)
+        )
+        further = incident.unexamined and diagnosis is not None
+        if repeated and not further:
             return
-        bodies: Bodies = [(incident.id, events.CONFIRMED, confirmation)]
+        bodies: Bodies = [] if repeated else [(incident.id, events.CONFIRMED, confirmation)]
         if diagnosis is not None:
             stored = store_evidence(self._intake.place, incident.id, observation.bundle, diagnosis)
             bodies.append((incident.id, events.DIAGNOSED, stored.diagnosed))
             for trouble in stored.troubles:
                 self._log(f"{incident.id}: {trouble}")
         self._intake.journal.append_all(bodies)
-        self._log(f"{incident.id}: {_WORDS[confirmation.status]}: {confirmation.message}")
+        said = "diagnosed again, as another alert fires" if repeated else _WORDS[confirmation.status]
+        self._log(f"{incident.id}: {said}: {confirmation.message}")
 
     def _diagnosis(self, observation: CollectedEvidence) -> Diagnosis | None:
         """None where no named source could be read, other than that a server does not answer."""
@@ -227,7 +234,7 @@ def listen_until_ended(options: SourceOptions, request_options: ListenRequest) -
         taken = intake.take(alerted)
         _log_intake(alerted, taken)
         poke()
-        if taken.opened and attendance:
+        if taken.unexamined and attendance:
             attendance.wake()
         return taken
 
@@ -286,7 +293,8 @@ def _log_intake(alerted: AlertsReceived, taken: IntakeResult) -> None:
     if taken.opened:
         _log(f"{taken.incident}: opened by {names}. Next: latdoctor sop status --incident {taken.incident}")
     elif taken.new:
-        _log(f"{taken.incident}: {taken.new} new of {names}")
+        firing = any(alert.status == AlertStatus.FIRING for alert in alerted.alerts)
+        _log(f"{taken.incident}: {taken.new} {'new' if firing else 'resolved'} of {names}")
     if taken.new and (cut := truncation_note(alerted.alerts)):
         _log(f"{taken.incident}: {cut}")
     if taken.closed:

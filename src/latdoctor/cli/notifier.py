@@ -26,7 +26,7 @@ from latdoctor.journal import state_dir
 from latdoctor.journal.locks import LockHeldError
 from latdoctor.journal.store import Journal
 from latdoctor.notify.journaled_delivery import DeliveryContext, DeliveryResult, DeliverySummary, deliver
-from latdoctor.notify.outbox import DueMessages, due_for_all, sop_notices
+from latdoctor.notify.outbox import DueMessages, due_for_all, sop_notices, without_past
 from latdoctor.notify.receiver_config import Receiver
 from latdoctor.notify.transport import load_keys
 from latdoctor.report.notifications import line_of
@@ -47,6 +47,8 @@ def due_now(journal: Journal, receiver: Receiver, incident: str = "", *, again: 
     selected = [one for one in all_incidents(journal) if incident in ("", one.id)]
     now, place = journal.clock(), journal.path.parent
     with unreadable_as_error(journal):
+        if not incident:
+            selected = list(without_past(receiver, selected))
         return due_for_all(receiver, selected, now, lambda one: sop_notices(_sop_of(one, place), one, now), again=again)
 
 

@@ -16,6 +16,7 @@ from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WO
 from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
+from latdoctor.detectors.model_configuration import BUSY, BUSY_OF
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN
 from latdoctor.detectors.onset import ONSET
 from latdoctor.detectors.onset import SIGNALS as SLOWING
@@ -96,10 +97,17 @@ def _engines(available: SignalSet) -> SignalSet:
 
 
 # By the detector's function name, in execution order. A test asserts that the table is complete and exact.
+def _configurations(have: SignalSet) -> SignalSet:
+    configured = frozenset(name for name in have if name.startswith("config."))
+    busy = frozenset({BUSY}) if have >= BUSY_OF else frozenset()
+    return configured | busy
+
+
 BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "quantiles": _quantiles,
     "tail_bounds": _tail_bounds,
     "quotients": _quotients,
+    "model_configurations": _configurations,
     "derived_remainders": _when("arrival.rate", "retry.share", "batch.padding_factor", gives=REMAINDERS),
     "batch_bimodality": _when(SIZES, gives=MODES),
     "compare_replicas": _siblings,

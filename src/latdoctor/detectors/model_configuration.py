@@ -20,6 +20,7 @@ EXECUTIONS, COMPUTE, INSTANCES, BUSY = (
     "config.instances",
     "forward.utilization",
 )
+BUSY_OF = frozenset({EXECUTIONS, COMPUTE, INSTANCES})  # what the share follows from
 
 
 def model_configurations(evidence: Evidence) -> Evidence:

@@ -22,7 +22,7 @@ from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.incident import alertmanager, events
 from latdoctor.incident.elapsed import is_time
 from latdoctor.incident.events import AlertConfirmed, AlertStatus, Confirmation, IncidentOutcome, OpenedBy
-from latdoctor.incident.lookup import open_incident_for
+from latdoctor.incident.lookup import open_incidents_for
 from latdoctor.incident.open import exclusive, open_incident
 from latdoctor.incident.sop.model import Sop
 from latdoctor.incident.state import Incident, decode_body
@@ -71,12 +71,16 @@ LAG = 60.0
 
 @dataclass(slots=True)
 class AlertedIncident:
-    """Alert state of one incident. `confirmed`: status of the last confirmation; empty before the first."""
+    """Alert state of one incident. `confirmed`: status of the last confirmation; empty before the first.
+
+    `unexamined`: an alert began to fire after the last diagnosis, which may be of another trouble.
+    """
 
     id: str
     opened: events.IncidentOpened
     closed: bool = False
     confirmed: str = ""
+    unexamined: bool = True
     alerts: dict[AlertKey, events.Alert] = field(default_factory=dict)  # latest state
     changed_at: dict[AlertKey, float] = field(default_factory=dict)  # unix seconds of the last change
     truncated: dict[str, int] = field(default_factory=dict)  # by group, alerts that its last entry left out
@@ -97,6 +101,9 @@ class AlertedIncident:
 
     def record(self, received: events.AlertsReceived, at: float) -> None:
         """Record the notification received at `at` (unix seconds)."""
+        known = {(key, alert.name) for (key, _), alert in self.alerts.items()}
+        firing = (alert for alert in received.alerts if alert.status == AlertStatus.FIRING)
+        self.unexamined = self.unexamined or any((received.key, alert.name) not in known for alert in firing)
         self.alerts.update({(received.key, alert.fingerprint): alert for alert in received.alerts})
         self.changed_at.update({(received.key, alert.fingerprint): at for alert in received.alerts})
         self.truncated[received.key] = received.truncated
@@ -174,6 +181,8 @@ class AlertedIncidents:
                 found.record(received, unix_seconds(entry.at))
             case events.CONFIRMED:
                 found.confirmed = decode_body(entry, events.AlertConfirmed).status
+            case events.DIAGNOSED:
+                found.unexamined = False
             case events.CLOSED:
                 found.closed = True
 
@@ -206,7 +215,7 @@ class IntakeResult:
     """Result of a notification. `incident` is empty where it belongs to none and opened none.
 
     `new`: changed alerts; `repeated`: the others. `resolved`: no alert of the incident fires any more; `closed`: the
-    incident was closed for that reason, as configured.
+    incident was closed for that reason, as configured. `unexamined`: as of the incident.
     """
 
     incident: str
@@ -215,6 +224,7 @@ class IntakeResult:
     repeated: int
     resolved: bool
     closed: bool = False
+    unexamined: bool = False
 
 
 @dataclass(slots=True)
@@ -248,11 +258,12 @@ class Intake:
             return waiting.outcome
         raise waiting.outcome or OperationError("the alert was not recorded", next_step="send it again")
 
-    def monitored_incident(self) -> AlertedIncident | None:
-        """The open incident of the monitored target, if it is unambiguous. Raises JournalError."""
+    def monitored_incidents(self) -> tuple[AlertedIncident, ...]:
+        """The open incidents of the monitored target, in the order of their opening. Raises JournalError."""
         with self._lock:
             self._refresh()
-            return self._incidents.by_id.get(open_incident_for(self._incidents.open_incidents(), self.about.targets))
+            fitting = open_incidents_for(self._incidents.open_incidents(), self.about.targets)
+            return tuple(self._incidents.by_id[one.id] for one in fitting)
 
     def _take_all(self) -> None:
         batch = [self._pending.popleft() for _ in range(len(self._pending))]
@@ -311,6 +322,7 @@ class Intake:
             repeated=len(alerted.alerts) - len(new),
             resolved=found.resolved,
             closed=closes,
+            unexamined=bool(new) and found.unexamined and not found.closed,
         )
 
     def _opened(self, key: str, started: Sequence[events.Alert]) -> tuple[AlertedIncident, bool]:

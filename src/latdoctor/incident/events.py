@@ -117,6 +117,14 @@ class CauseRecord(Struct, frozen=True):
     playbooks: tuple[str, ...] = ()
 
 
+class ChangeRecord(Struct, frozen=True):
+    """Something that was changed about the service, as the evidence shows. `at`: unix seconds."""
+
+    at: float
+    kind: str  # the signal of the event: change.deploy, change.config, …
+    message: str
+
+
 class DiagnosisRecord(Struct, frozen=True):
     """Short form of a diagnosis. `document` and `bundle` are files in the state folder; empty: not stored."""
 
@@ -134,6 +142,7 @@ class DiagnosisRecord(Struct, frozen=True):
     bundle: str = ""
     fired: tuple[str, ...] = ()  # ids of the specific findings that fired, for comparing incidents
     servers: tuple[str, ...] = ()  # metrics pages that were read; empty for a redacted replay
+    changes: tuple[ChangeRecord, ...] = ()  # before the onset, the nearest first
 
 
 class PlanRecord(Struct, frozen=True):

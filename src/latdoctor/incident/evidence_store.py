@@ -32,6 +32,7 @@ MAX_BYTES = 64 << 20  # of a diagnosis that is read again
 SLACK = 60.0  # seconds by which readings may reach back before the start of a diagnosis
 _CAUSES, _BECAUSE, _UNSEEN = 8, 6, 12  # recorded items at most
 _LONGEST = 400  # characters of a text
+_CHANGES = 10
 _PAGES, _SERVERS = "prometheus", 4  # collector of metrics pages; recorded pages at most
 
 
@@ -90,6 +91,10 @@ def diagnosis_record(
             if check.status == CheckStatus.FIRED and check.kind == FindingKind.SPECIFIC
         ),
         servers=servers,
+        changes=tuple(
+            events.ChangeRecord(one.time, one.kind, clean(one.message, _LONGEST))
+            for one in diagnosis.changes[:_CHANGES]
+        ),
     )
 
 

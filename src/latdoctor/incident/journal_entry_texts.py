@@ -26,6 +26,7 @@ from latdoctor.units import percent
 CRITICAL, WARNING = "critical", "warning"
 EVIDENCE = "the evidence"  # clock of a start that a diagnosis inferred
 CAUSE, SINCE, BEGAN, BECAUSE, SLO = "cause", "since", "began", "because", "slo"  # parts of an entry
+CHANGE = "change"  # the first part of a changed service; change-2 of another
 _MOST = 4  # names in one line
 _NAME = 80  # characters of an alert's name
 _CONFIRMED = {
@@ -101,6 +102,9 @@ def _diagnosed(entry: JournalEntry) -> Iterator[EventText]:
     files = tuple(place for place in (record.bundle, record.document) if place)
     if record.since is not None:
         yield EventText("latency rose, and has stayed high", SINCE, Basis.INFERENCE, time=record.since, clock=EVIDENCE)
+    for number, change in enumerate(record.changes, 1):
+        part = CHANGE if number == 1 else f"{CHANGE}-{number}"
+        yield EventText(f"changed: {change.message}", part, time=change.at, clock=EVIDENCE)
     yield EventText(f"diagnosed {record.target}: {record.level}: {record.message}", evidence=files, level=record.level)
     named = [cause for cause in record.causes if cause.named]
     for number, cause in enumerate(named, 1):
@@ -231,6 +235,7 @@ def _in_journal_order(
 ) -> Iterator[TimelineEvent]:
     previous = ""
     onsets: list[float] = []
+    changes: set[tuple[float | None, str]] = set()
     for entry in entries:
         if entry.kind == events.SAMPLED:
             sample = slo_samples.read_sample(entry, count)
@@ -247,6 +252,10 @@ def _in_journal_order(
                 if any(abs(piece.time - other) < _SAME for other in onsets):
                     continue  # later diagnoses repeat it
                 onsets.append(piece.time)
+            if piece.part.partition("-")[0] == CHANGE:
+                if (piece.time, piece.message) in changes:
+                    continue
+                changes.add((piece.time, piece.message))
             yield _moment(entry, piece, count)
 
 

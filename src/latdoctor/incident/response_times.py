@@ -48,7 +48,8 @@ ACKNOWLEDGE = (
 )
 MITIGATE = (
     "From the start of the incident until users were no longer affected: the verification of the first run of which"
-    " nothing was rolled back; else the end of the last sample over the SLO, if all later samples keep it."
+    " nothing was rolled back; else the beginning of the first sample within the SLO after the last one over it, if the"
+    " last of all keeps it too. A server that gives no answers in between does not keep it."
 )
 RESOLVE = "From the start of the incident until it was closed as resolved."
 _MTTD = partial(ResponseTime, "MTTD", "time to detect", DETECT, None)
@@ -119,20 +120,26 @@ def _mitigated(
         return _from_start(
             _MTTM(ends=_named(proof, f"run {proof.run} is verified")), start, count.of(proof), proof.digest
         )
-    last = _last_over(samples)
-    if last is not None:
-        time = _MTTM(ends=f"{clock_of(last.at)}: the end of the last sample over the SLO")
-        return _from_start(time, start, Elapsed(last.seconds), last.digest)
+    met = _met_again(samples)
+    if met is not None:
+        last, first = met
+        begun = None if first.seconds is None else first.seconds - first.length
+        after = begun if last.seconds is None or begun is None else max(last.seconds, begun)
+        at = clock_of(rfc3339(max(unix_seconds(last.at), unix_seconds(first.at) - first.length)))
+        time = _MTTM(ends=f"{at}: the SLO was met again, as the samples show")
+        return _from_start(time, start, Elapsed(after), first.digest)
     why = "no run is verified and in place, and the samples do not show the SLO kept again"
     return _MTTM(begins=_start_text(start), why=why)
 
 
-def _last_over(samples: Sequence[SloSample]) -> SloSample | None:
-    """The last sample over the SLO, if later samples keep it up to the end."""
+def _met_again(samples: Sequence[SloSample]) -> tuple[SloSample, SloSample] | None:
+    """The last sample over the SLO and the first within it after that, if the last of all is within it."""
     states = [(slo_state(one), one) for one in samples]
     judged = [(state, one) for state, one in states if state != SloState.UNJUDGED]
-    over = [one for state, one in judged if state == SloState.OVER]
-    return over[-1] if over and judged[-1][0] == SloState.WITHIN and states[-1][0] == SloState.WITHIN else None
+    over = [number for number, (state, _) in enumerate(judged) if state == SloState.OVER]
+    if not over or over[-1] + 1 == len(judged) or states[-1][0] != SloState.WITHIN:
+        return None
+    return judged[over[-1]][1], judged[over[-1] + 1][1]
 
 
 def _resolved(incident: Incident, start: TimelineStart, count: ElapsedTimes) -> ResponseTime:

@@ -88,8 +88,11 @@ def of_alerts(alerts: Sequence[events.Alert], truncated: int = 0) -> tuple[str, 
 def of_diagnosis(notice: events.DiagnosisRecord) -> tuple[str, Details]:
     """Verdict, causes with their findings, and missing evidence."""
     named = [cause for cause in notice.causes if cause.named]
-    naming = f"; cause: {named[0].title} ({percent(named[0].probability)})" if named else ""
-    message = f"{notice.message or notice.level}{naming}"
+    message = notice.message or notice.level
+    if named:  # in front, because a phone shows the beginning only
+        first = named[0].because[:1]
+        evidence = f": {first[0]}" if first else ""
+        message = f"cause: {named[0].title} ({percent(named[0].probability)}){evidence}; {message}"
     details: list[tuple[str, str]] = []
     for cause in (named or list(notice.causes))[:MOST]:
         certainty = f"{cause.probability:.0%} {'named' if cause.named else 'candidate'}"

@@ -131,6 +131,27 @@ def due_for_all(
     return DueMessages(messages, min(waits, default=None), sum(one.waiting for one in each))
 
 
+def without_past(receiver: Receiver, found: Sequence[Incident]) -> tuple[Incident, ...]:
+    """`found` without the incidents that were closed before anything was first sent to `receiver`.
+
+    A receiver that is new is sent neither the course nor the end of what it never heard of.
+    """
+    attempts = [entry.seq for one in found for entry in _attempts(one, receiver.name)]
+    first = min(attempts, default=None)
+
+    def over_before(one: Incident) -> bool:
+        closings = one.of(events.CLOSED)
+        return not one.open and bool(closings) and (first is None or closings[-1].seq < first)
+
+    return tuple(one for one in found if not over_before(one))
+
+
+def _attempts(incident: Incident, name: str) -> Iterator[JournalEntry]:
+    for entry in incident.of(events.NOTIFYING):
+        if decode_body(entry, events.NotificationStarted).to == name:
+            yield entry
+
+
 def seconds_since(entry: JournalEntry, now: Moment) -> float:
     """Seconds by the monotonic clock within one boot, else by the wall clock; never negative."""
     if entry.boot and entry.boot == now.boot:
