@@ -24,6 +24,7 @@ from latdoctor.detectors.derived_readings import (
 )
 from latdoctor.detectors.engine_comparison import compare_engines
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
+from latdoctor.detectors.held_requests import held_requests
 from latdoctor.detectors.latency_modes import latency_modes
 from latdoctor.detectors.littles_law import drop_inconsistent_queues
 from latdoctor.detectors.model_configuration import model_configurations
@@ -54,6 +55,7 @@ DETECTORS: tuple[Detector, ...] = (
     client_excess_latency,
     arrival_changes,
     running_ceilings,
+    held_requests,
     past_levels,
     pipeline_steps,
     standstill,

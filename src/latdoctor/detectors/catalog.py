@@ -14,13 +14,15 @@ from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RA
 from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
 from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WORDS
 from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
+from latdoctor.detectors.held_requests import DERIVED as HELD
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detectors.model_configuration import BUSY, BUSY_OF
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN
 from latdoctor.detectors.onset import ONSET
 from latdoctor.detectors.onset import SIGNALS as SLOWING
-from latdoctor.detectors.past_levels import LENGTH, PAST, TOKENS
+from latdoctor.detectors.past_levels import LENGTH, PAST, QUEUE, TOKENS
+from latdoctor.detectors.past_levels import MOST as LONGEST
 from latdoctor.detectors.past_levels import REQUESTS as COMPLETED
 from latdoctor.detectors.periodicity import DERIVED as PULSES
 from latdoctor.detectors.pipeline_steps import DERIVED as STEPS
@@ -63,6 +65,7 @@ def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalS
 
 def _past_levels(available: SignalSet) -> SignalSet:
     counted = {LENGTH} if {TOKENS, COMPLETED} <= available else set()
+    counted |= {LONGEST} if QUEUE in available else set()
     return frozenset(counted | {past for signal, (past, _) in PAST.items() if signal in available})
 
 
@@ -115,6 +118,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "client_excess_latency": _clients,
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
     "running_ceilings": _when(RUNNING, gives=CEILINGS),
+    "held_requests": _when(RUNNING, QUEUE, gives=HELD),
     "past_levels": _past_levels,
     "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),
     "standstill": _standstill,

@@ -28,6 +28,7 @@ QUOTIENTS = (
     Quotient("compute.input_share", "compute.input.mean", "latency.mean"),
     Quotient("preprocess.time_share", "preprocess.time.mean", "latency.mean"),
     Quotient("dependency.time_share", "dependency.time.mean", "latency.mean"),
+    Quotient("compute.infer_share", "compute.infer.mean", "compute.time.mean"),
     Quotient("batch.alone_length_ratio", "batch.alone_length.mean", "input.length.mean"),
     Quotient("batch.shared_length_ratio", "batch.shared_longest.p95", "batch.alone_length.mean"),
     Quotient("server.rss_growth_share", "server.rss_growth", "server.rss"),

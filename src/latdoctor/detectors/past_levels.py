@@ -6,6 +6,7 @@ value after the split beyond each before it for short ones), and stays so to the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 
@@ -13,12 +14,14 @@ from latdoctor.detectors.derived_readings import latest_numbers
 from latdoctor.detectors.level_shift import MIN_RATIO, MIN_STEPS, highest_run
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series
 
+QUEUE, MOST = "queue.depth", "queue.most"
 LENGTH, TOKENS, REQUESTS = "output.length.mean", "output.token_count", "completion.count"
 # The signal of the past of each, and how a value is mapped so that worse is higher.
 PAST: Mapping[str, tuple[str, Callable[[float], float]]] = {
     LENGTH: ("output.length.before", lambda value: value),
     "ttft.mean": ("ttft.before", lambda value: value),
     "kv.usage": ("kv.usage_before", lambda value: 1 / (1.03 - min(value, 1.0))),
+    "output.token_rate": ("output.token_before", lambda value: 1 / (value + 1)),
     "prefix_cache.hit_ratio": ("prefix_cache.hit_before", lambda value: 1 / (value + 0.02)),
 }
 _FEWEST_REQUESTS = 20  # for a mean by counts: tokens of requests that still run are counted too
@@ -26,8 +29,17 @@ _FEWEST_STEPS, _FEWEST_SIDE = 8, 3  # values of a short series, and of each side
 
 
 def past_levels(evidence: Evidence) -> Evidence:
-    """Derive the readings of PAST from series, and `output.length.mean` from counts where it is not reported."""
-    return Evidence(readings=(*_lengths(evidence), *_before(evidence)))
+    """Derive the past of PAST and the longest queue from series, and the length of answers from counts."""
+    return Evidence(readings=(*_lengths(evidence), *_before(evidence), *_longest_queues(evidence)))
+
+
+def _longest_queues(evidence: Evidence) -> Iterator[Reading]:
+    reported = {one.subject for one in evidence.readings_by_signal.get(MOST, ())}
+    current = {one.subject: one for one, _ in latest_numbers(evidence, QUEUE)}
+    for series in evidence.series:
+        known = [value for value in series.values if math.isfinite(value)]
+        if series.signal == QUEUE and not series.labels and series.subject in current.keys() - reported and known:
+            yield _reading(current[series.subject], MOST, max(known), f"the most of {len(known)} samples")
 
 
 def _lengths(evidence: Evidence) -> Iterator[Reading]:

@@ -18,7 +18,7 @@ BY_CHANCE = (
     "compute.time.p99", "postprocess.time.mean", "ttft.mean", "ttft.p99", "tpot.mean", "tpot.p99",
     "upstream.connect_time.mean", "upstream.time.mean", "upstream.time.p99", "proxy.time.mean", "stage.time_share",
     "request.failure_share", "request.failure_time", "request.failure_rate", "timeout.limit", "timeout.share",
-    "client.timeout_limit", "client.timeout_share", "upstream.retry_share", "upstream.error_ratio",
+    "client.timeout_limit", "client.timeout_share", "upstream.retry_share", "upstream.error_ratio", "retry.share",
     "gateway.timeout_rate", "gateway.reset_rate", "gateway.unavailable_rate", ERROR_LINE,
 )  # fmt: skip
 

@@ -27,9 +27,11 @@ GATEWAY: dict[str, frozenset[FailureReason]] = {
 }
 SIGNALS = (
     "request.failure_share", "request.failure_time", "request.failure_rate", "timeout.limit", "timeout.share",
-    "client.timeout_limit", "client.timeout_share", "upstream.retry_share", "upstream.error_ratio", *GATEWAY,
+    "client.timeout_limit", "client.timeout_share", "upstream.retry_share", "upstream.error_ratio", "retry.share",
+    *GATEWAY,
 )  # fmt: skip
 _FEWEST, _SHARE = 3, 0.5
+_FEWEST_IDS = 20
 _EARLY, _LATE, _LATEST, _LATE_SHARE = 0.02, 0.05, 0.5, 0.01  # seconds (and share of the limit) around it
 _REFUSED = frozenset({429})
 _REQUEST_TIMEOUT = 408
@@ -133,6 +135,9 @@ def _upstreams(stats: ReplicaStats) -> Iterator[Reading]:
         again = sum(count > 1 for count in attempts)
         note = f"{again} of {len(attempts)} requests"
         yield stats.reading("upstream.retry_share", again / len(attempts), note)
+    sent = [again for row in stats.recent if (again := stats.requests.again[row]) >= 0]
+    if len(sent) == stats.total and stats.total >= _FEWEST_IDS:
+        yield stats.reading("retry.share", sum(sent) / len(sent), f"{sum(sent)} of {len(sent)} had failed before")
     behind = [status for row in stats.recent if (status := stats.requests.upstream_status[row]) >= 0]
     if behind:
         failed = sum(status >= 500 for status in behind)

@@ -33,6 +33,7 @@ class RequestGatherer:
         self.since: float | None = None  # requests before are in `tables` only; None if all are kept
         self.undated_left = 0  # requests without a time that are not kept
         self._rows, self._limit = 0, 2 * MOST
+        self._unanswered: set[int] = set()  # marks of the ids of requests that failed
         self.probes = self.duplicates = self.failed = self.cancelled = self.unit_unknown = self.other = self.beyond = 0
         self.borrowed = False  # some requests have the time of another line
         self.coarse = 0.0  # the coarsest resolution of durations, seconds
@@ -96,7 +97,8 @@ class RequestGatherer:
         duration = entry.duration
         if duration is not None and entry.counts_as_latency and duration.step > _COARSE * duration.seconds:
             self.coarse = max(self.coarse, duration.step)
-        self.by_replica.setdefault(replica, RequestColumns()).add(entry, number, outcome)
+        again = self._failed_before(entry, outcome)
+        self.by_replica.setdefault(replica, RequestColumns()).add(entry, number, outcome, again=again)
         self._rows += 1
         if self._rows >= self._limit:
             self._fold()
@@ -118,6 +120,18 @@ class RequestGatherer:
                 self.by_replica[replica] = requests.chosen(row for row in range(len(requests)) if row not in left)
         self._rows = sum(len(requests) for requests in self.by_replica.values())
         self._limit = self._rows + MOST  # requests of one moment stay together, however many they are
+
+    def _failed_before(self, entry: AccessLogEntry, outcome: int | None) -> bool:
+        """Whether a request with this id failed, or was given up by its client, among the last failures."""
+        if not entry.request_id:
+            return False
+        mark = hash(entry.request_id)
+        before = mark in self._unanswered
+        if outcome is not None and (is_failure(outcome) or outcome in CLIENT_LEFT):
+            if len(self._unanswered) >= MOST:
+                self._unanswered = set()
+            self._unanswered.add(mark)
+        return before
 
     def _is_duplicate(self, entry: AccessLogEntry, raw: bytes) -> bool:
         """An identical line that cannot be another request, because it has a request id or a time in milliseconds.

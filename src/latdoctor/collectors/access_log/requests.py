@@ -44,13 +44,14 @@ class RequestColumns:
     failure: array[int] = field(default_factory=lambda: array("b"))
     upstream_status: array[int] = field(default_factory=lambda: array("h"))
     attempts: array[int] = field(default_factory=lambda: array("b"))  # 0 if unknown
+    again: array[int] = field(default_factory=lambda: array("b"))  # 1: sent again after it failed; -1: has no id
     bare: array[int] = field(default_factory=lambda: array("q"))  # a number that may be the duration; -1 if none
     per_token: array[float] = field(default_factory=lambda: array("d"))
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
     stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 if unknown
 
-    def add(self, entry: AccessLogEntry, number: int, outcome: int | None) -> None:
-        """Add the request in line `number`; `outcome` is that of the entry."""
+    def add(self, entry: AccessLogEntry, number: int, outcome: int | None, *, again: bool = False) -> None:
+        """Add the request in line `number`; `outcome` is that of the entry, `again` that it failed before."""
         self.ended.append(entry.ended.time if entry.ended else _UNTIMED)
         self.duration.append(entry.duration.seconds if entry.duration else _UNTIMED)
         self.status.append(-1 if outcome is None else outcome)
@@ -60,6 +61,7 @@ class RequestColumns:
         self.upstream_status.append(-1 if entry.upstream_status is None else entry.upstream_status)
         self.attempts.append(min(entry.attempts, 100))
         self.per_token.append(_UNTIMED if entry.per_token is None else entry.per_token)
+        self.again.append(again if entry.request_id else -1)
         self.bare.append(-1 if entry.bare is None else min(entry.bare, 1 << 60))
         self.number.append(number)
         for name, seconds in entry.stages:
@@ -91,7 +93,8 @@ class RequestColumns:
 
 
 _COLUMNS = (
-    "ended", "duration", "status", "answered", "failure", "upstream_status", "attempts", "bare", "per_token", "number",
+    "ended", "duration", "status", "answered", "failure", "upstream_status", "attempts", "again", "bare",
+    "per_token", "number",
 )  # fmt: skip
 
 

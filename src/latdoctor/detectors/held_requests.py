@@ -1,0 +1,66 @@
+"""How the requests in flight are spread over replicas: what each holds against the others.
+
+Replicas are the engines of one server (subjects `replica/…`, or those that a label such as `engine` or `dp_rank` keeps
+apart), or the same model on several servers' pages. Engines that log no arrivals still show what they hold.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from statistics import median
+
+from latdoctor.detectors.derived_readings import latest_numbers
+from latdoctor.evidence.model import Evidence, Origin, Reading
+
+RUNNING, QUEUE = "requests.running", "queue.depth"
+RATIO, OTHERS = "replica.held_ratio", "replica.others_queue"
+DERIVED = (RATIO, OTHERS)
+_RANK = re.compile(r"[:,](?:engine|dp_rank)=[^:,@]*")
+
+
+def held_requests(evidence: Evidence) -> Evidence:
+    """Derive `replica.held_ratio` and `replica.others_queue` for every replica with siblings."""
+    running = {one.subject: (one, value) for one, value in latest_numbers(evidence, RUNNING)}
+    queues = {one.subject: value for one, value in latest_numbers(evidence, QUEUE)}
+    groups: dict[str, list[str]] = {}
+    for subject in running.keys() & queues.keys():
+        groups.setdefault(_service(subject), []).append(subject)
+    found = [
+        reading
+        for service, members in groups.items()
+        if service
+        for subject in members
+        for reading in _of_one(running[subject][0], subject, members, running, queues)
+    ]
+    return Evidence(readings=tuple(found))
+
+
+def _service(subject: str) -> str:
+    """What the siblings of `subject` have in common; empty for what has none."""
+    name, _, host = subject.partition("@")
+    if name.startswith("replica/"):
+        return f"replica@{host}"
+    return _RANK.sub("", name) if name.startswith("model/") else ""
+
+
+def _of_one(
+    source: Reading,
+    subject: str,
+    members: list[str],
+    running: dict[str, tuple[Reading, float]],
+    queues: dict[str, float],
+) -> Iterator[Reading]:
+    others = [member for member in members if member != subject]
+    if not others:
+        return
+    note = f"against {len(others)} other{'s' if len(others) > 1 else ''}"
+    usual = median(running[member][1] + queues[member] for member in others)
+    held = running[subject][1] + queues[subject]
+    # One request more than nothing is no multiple.
+    yield _reading(source, RATIO, (held + 1) / (usual + 1), note)
+    yield _reading(source, OTHERS, median(queues[member] for member in others), note)
+
+
+def _reading(source: Reading, signal: str, value: float, note: str) -> Reading:
+    return Reading(signal, source.subject, value, Origin(source.origin.artifact, note), source.window, (), note)
