@@ -36,6 +36,27 @@ def test_which_onset(events: list[Event], time: float | None) -> None:
     assert (found.time if found else None) == time
 
 
+def worse(at: float, signal: str = "queue.depth", until: float | None = None) -> Event:
+    fields: dict[str, Value] = {"signal": signal, "before": 0.0, "after": 90.0}
+    if until is not None:
+        fields["until"] = until
+    return Event("level.onset", "server/a", Origin("history"), fields, at)
+
+
+@pytest.mark.parametrize(
+    ("events", "time"),
+    [
+        ([worse(AT), worse(AT - 60, "error.ratio")], AT - 60),
+        ([worse(AT - 300), rise(AT)], AT),  # the latency is what users feel
+        ([worse(AT, until=AT + 60)], None),
+        ([worse(AT, "requests.running")], None),  # more work is no harm by itself
+    ],
+)
+def test_errors_and_queues_date_it_where_latency_does_not(events: list[Event], time: float | None) -> None:
+    found = timeline.onset(Evidence(events=tuple(events)))
+    assert (found.time if found else None) == time
+
+
 def test_only_what_was_shortly_before_counts_and_the_nearest_comes_first() -> None:
     events = (
         rise(AT),

@@ -26,6 +26,7 @@ from latdoctor.detectors.engine_comparison import compare_engines
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.held_requests import held_requests
 from latdoctor.detectors.latency_modes import latency_modes
+from latdoctor.detectors.level_onset import level_onsets
 from latdoctor.detectors.littles_law import drop_inconsistent_queues
 from latdoctor.detectors.model_configuration import model_configurations
 from latdoctor.detectors.noisy_neighbor import neighbour_cpu
@@ -64,6 +65,7 @@ DETECTORS: tuple[Detector, ...] = (
     tail_shares,
     model_properties,
     onsets,
+    level_onsets,
     process_starts,
     change_effects,
     compare_engines,

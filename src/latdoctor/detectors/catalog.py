@@ -17,6 +17,8 @@ from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
 from latdoctor.detectors.held_requests import DERIVED as HELD
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
+from latdoctor.detectors.level_onset import ONSET as LEVEL
+from latdoctor.detectors.level_onset import SIGNALS as WORSENING
 from latdoctor.detectors.model_configuration import BUSY, BUSY_OF
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN
 from latdoctor.detectors.onset import ONSET
@@ -91,6 +93,10 @@ def _onsets(available: SignalSet) -> SignalSet:
     return frozenset([ONSET]) if available & frozenset(SLOWING) else frozenset()
 
 
+def _levels(available: SignalSet) -> SignalSet:
+    return frozenset([LEVEL]) if available & frozenset(WORSENING) else frozenset()
+
+
 def _starts(available: SignalSet) -> SignalSet:
     return frozenset([STARTED]) if available & frozenset(UPTIMES) else frozenset()
 
@@ -127,6 +133,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "tail_shares": _when(REQUESTS, STAGES, gives=(TAIL,)),
     "model_properties": _model_words,
     "onsets": _onsets,
+    "level_onsets": _levels,
     "process_starts": _starts,
     "change_effects": _when(COMPUTE, gives=EFFECTS),
     "compare_engines": _engines,

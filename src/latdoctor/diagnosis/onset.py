@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping
 from latdoctor.diagnosis.result import Change, Onset
 from latdoctor.evidence.model import Event, Evidence, is_unknown
 
-ONSET, DOWN = "latency.onset", "server.down"
+ONSET, DOWN, LEVEL = "latency.onset", "server.down", "level.onset"
+# What users suffer from besides latency; the time since which it is worse counts where latency has none.
+_SUFFERED = ("error.ratio", "queue.depth", "queue.time.mean")
 _KINDS = {
     "change.deployment": "",
     "change.model": "",
@@ -34,7 +36,15 @@ def onset(evidence: Evidence) -> Onset | None:
     lasting = [event for event in found if "until" not in event.fields]
     if lasting:
         return _onset(min(lasting, key=_time))
+    worse = [event for event in evidence.events_by_signal.get(LEVEL, ()) if _lasts_and_hurts(event)]
+    if worse and not found:
+        return _onset(min(worse, key=_time))
     return _onset(max(found, key=_time)) if found else None
+
+
+def _lasts_and_hurts(event: Event) -> bool:
+    fields = event.fields
+    return event.time is not None and "until" not in fields and fields.get("signal") in _SUFFERED
 
 
 def _time(event: Event) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 
+from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.result import Change, Diagnosis, Onset
 from latdoctor.evidence.model import CoverageStatus
@@ -64,8 +65,10 @@ def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
         lines.append(f"{since(diagnosis)} ({shortened(onset.subject)})")
     elif onset is not None:
         name = onset.signal.rpartition(".")[2].upper()
-        rise = f"{name} {format_value(onset.before, 'time')} before, {format_value(onset.after, 'time')} then"
-        lines.append(f"slow {since(diagnosis)}: {rise} ({shortened(onset.subject)})")
+        slow = onset.signal.startswith("latency")
+        name, what = (name, "slow") if slow else (onset.signal, "worse")
+        rise = f"{name} {show(onset.signal, onset.before)} before, {show(onset.signal, onset.after)} then"
+        lines.append(f"{what} {since(diagnosis)}: {rise} ({shortened(onset.subject)})")
     return (*lines, *change_lines(diagnosis))
 
 

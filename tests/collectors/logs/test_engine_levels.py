@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from latdoctor.collectors.logs.engine_levels import SHAPES, stall, worsening
+from latdoctor.collectors.logs.engine_levels import stall
+from latdoctor.detectors.level_change import SHAPES, worsening
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from itertools import pairwise
 from statistics import median
 
 from latdoctor.collectors.logs.engine_formats import ONSET
-from latdoctor.collectors.logs.engine_levels import worsening
+from latdoctor.detectors.level_change import worsening
 from latdoctor.detectors.level_shift import highest_run
 from latdoctor.detectors.onset import SIGNALS
 from latdoctor.evidence.model import Event, Series, Value

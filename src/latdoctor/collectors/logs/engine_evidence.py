@@ -20,8 +20,9 @@ from statistics import median
 
 from latdoctor.collectors.access_log.replica_stats import RECENT
 from latdoctor.collectors.logs.engine_formats import ONSET, ValueKind
-from latdoctor.collectors.logs.engine_levels import LevelChange, stall, worsening
+from latdoctor.collectors.logs.engine_levels import stall
 from latdoctor.collectors.time_range import TimeRange
+from latdoctor.detectors.level_change import LevelChange, worsening
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import (
