@@ -1,6 +1,6 @@
 """The level that a quantity of an engine moved to, and when: in the history of its metrics or in its log lines.
 
-Long series are judged by `detectors.level_shift.highest_run`. In a paste of a few lines there is no such certainty, and a
+Long series are judged by `detectors.level_shift.highest_run`. A paste of a few lines gives no such certainty; there a
 change counts if all samples after it are beyond all before it, by half as much again.
 
 A quantity that may be zero or full is first mapped so that a change by half means something: 0 waiting → 1, a cache
