@@ -21,6 +21,7 @@ SIGNALS = (*(name for name in TRACE_SIGNALS if name not in UNREAD), *OVERHEADS, 
 # What printed sums show of single names.
 SHARES = (
     "kernel.time_share", "kernel.kind_share", "call.time_share", "os_call.time_share", "range.time_share",
+    "kernel.time_over_calls", "launch.call_share", "range.kernel_share", "range.outside_calls",
 )  # fmt: skip
 
 

@@ -64,6 +64,7 @@ class TableSums:
             *self._of_kernels(),
             *self._of_copies(),
             *self._per_kernel(),
+            *self._of_ranges(),
             *self._shares("kernel.time_share", "kernel", self._kernels),
             *self._kinds(),
             *self._shares("call.time_share", "call", self._calls),
@@ -135,6 +136,27 @@ class TableSums:
             yield self._reading(
                 "launch.time_per_kernel", _total(launches) / kernels, f"{spent} for {kernels:.0f} kernels"
             )
+
+        total = _total(self._calls)
+        if total > 0:
+            run = _total(self._kernels)
+            place = f"{format_value(run, 'time')} of kernels, {format_value(total, 'time')} in calls"
+            yield self._reading("kernel.time_over_calls", run / total, place)
+            yield self._reading("launch.call_share", _total(launches) / total, place)
+
+    def _of_ranges(self) -> Iterator[Reading]:
+        """Kernels and calls against the marked range that took most time, where ranges lie within it."""
+        marked = sorted(self._ranges, key=lambda one: -one.numbers.get("total", 0.0))
+        outer = marked[0].numbers.get("total", 0.0) if len(marked) > 1 else 0.0
+        if outer <= 0 or not self._kernels or not self._calls:
+            return
+        named = clean(plain_name(marked[0].name).removeprefix(":"), 120)
+        for signal, spent in (
+            ("range.kernel_share", _total(self._kernels)),
+            ("range.outside_calls", max(0.0, outer - _total(self._calls))),
+        ):
+            place = Origin(self._artifact, f"{format_value(spent, 'time')} of {format_value(outer, 'time')}")
+            yield Reading(signal, self._subject, spent / outer, place, labels=(("range", named),))
 
     def _of_kernels(self) -> Iterator[Reading]:
         count, total = _count(self._kernels), _total(self._kernels)

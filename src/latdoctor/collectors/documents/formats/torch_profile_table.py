@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from latdoctor.collectors.documents.load_result import file_name
 from latdoctor.collectors.documents.text_format import Section, TextFormat
-from latdoctor.collectors.torch_trace.event_names import kind_of_kernel
+from latdoctor.collectors.torch_trace.event_names import CallKind, kind_of_call, kind_of_kernel
 from latdoctor.evidence.model import AT_LEAST, Evidence, Reading, Subject
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value
@@ -22,7 +22,7 @@ HOST_TIME, GPU_TIME, GPU_OVER_HOST = "profile.host_time", "profile.gpu_time", "p
 _SIGNALS = frozenset(
     {
         HOST_TIME, GPU_TIME, GPU_OVER_HOST, "operator.gpu_share", "operator.host_time", "kernel.time_share",
-        "kernel.kind_share",
+        "kernel.kind_share", "launch.count", "launch.duration.mean", "launch.time_per_kernel", "kernel.duration.mean",
     }
 )  # fmt: skip
 _RULE = re.compile(r"\s*-{4,}(?:\s+-{4,}){2,}\s*$")
@@ -72,6 +72,7 @@ def read(section: Section) -> Evidence:
         *_totals(host, device, section, subject),
         *_operators(rows, device, section, subject),
         *_kernels([row for row in rows if row.on_device], device, section, subject),
+        *_launches(rows, device, section, subject),
     )
     return Evidence((Subject(subject),), readings)
 
@@ -148,6 +149,21 @@ def _kernels(rows: Sequence[_Row], device: float | None, section: Section, subje
             place = section.origin(place=f"{format_value(spent, 'time')} in the rows printed, by name")
             labels = (("kind", name),)
             yield Reading("kernel.kind_share", subject, min(1.0, spent / device), place, labels=labels, bound=AT_LEAST)
+
+
+def _launches(rows: Sequence[_Row], device: float | None, section: Section, subject: str) -> Iterator[Reading]:
+    """The launch calls, and the mean kernel: where no graph is launched each call starts one."""
+    found = [row for row in rows if kind_of_call(row.name) == CallKind.LAUNCH and row.calls.isdecimal()]
+    count = sum(int(row.calls) for row in found)
+    if not count:
+        return
+    place = section.origin(place=", ".join(f"{row.calls} {row.name}" for row in found[:4]))
+    yield Reading("launch.count", subject, float(count), place)
+    spent = sum(row.times.get("self_host", 0.0) for row in found)
+    yield Reading("launch.duration.mean", subject, spent / count, place)
+    if device and not any("Graph" in row.name for row in found):
+        yield Reading("launch.time_per_kernel", subject, spent / count, place, note="each call launches one kernel")
+        yield Reading("kernel.duration.mean", subject, device / count, place, note="copies and fills are among them")
 
 
 FORMAT = TextFormat(
