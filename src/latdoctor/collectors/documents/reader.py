@@ -15,10 +15,11 @@ from latdoctor.collectors.base import Availability, SourceAvailability
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.cut_json import complete_entries, complete_lines, is_cut
 from latdoctor.collectors.documents.formats import FORMATS, WHOLE
+from latdoctor.collectors.documents.markdown_prose import is_markdown, without_prose
 from latdoctor.collectors.documents.prompts import machine_of
 from latdoctor.collectors.documents.splitting import Part, cleaned_lines, split, unwrapped
 from latdoctor.collectors.documents.text_format import Section, TextFormat
-from latdoctor.collectors.documents.unrecognised import appearance, is_source_code
+from latdoctor.collectors.documents.unrecognised import appearance, is_configuration, is_source_code
 from latdoctor.collectors.file_kinds import head_of
 from latdoctor.collectors.input_files import FileFinder, NamedFile, file_reader, safe_name, unique_name
 from latdoctor.collectors.logs.collector import parse as parse_log
@@ -65,9 +66,12 @@ def _file(artifact: Artifact) -> Evidence:
     whole = next((one for one in WHOLE if one.begins.search(document, 0, _HEAD)), None)
     lines = cleaned_lines(text[:_WRAPPING] if whole else text)
     parts = [Part(whole, (document,), 1, lines[0])] if whole else list(split(lines, FORMATS))
+    parts[-1] = replace(parts[-1], is_cut=not text.endswith("\n"))
     only_prose = all(part.format is None for part in parts)
-    program = only_prose and is_source_code(document)
-    found = [] if program else list(_shown(parts, artifact, lines))
+    if is_markdown(lines):
+        parts = [part if part.format else replace(part, lines=tuple(without_prose(part.lines))) for part in parts]
+    no_output = only_prose and (is_source_code(document) or is_configuration(document))
+    found = [] if no_output else list(_shown(parts, artifact, lines))
     if not found:
         seen = appearance(head_of(artifact.content), decoded)
         raise SourceError(seen.what, where=artifact.source, next_step=seen.next_step)
@@ -217,14 +221,19 @@ def _log(part: Part, artifact: Artifact) -> Iterator[Evidence]:
     """The events of log lines between other parts. Such an extract never counts as searched."""
     if not CANDIDATE.search(part.text.encode()):
         return
-    found = _parsed_log(part, artifact)
+    try:
+        found = _parsed_log(part, artifact)
+    except SourceError as error:
+        if error.code != GapCode.EMPTY:  # typed commands are no lines of a log
+            raise
+        return
     if found.events or found.readings or found.series:
         yield structs.replace(found, looked=(), gaps=(), clipped=())
 
 
 def _parsed_log(part: Part, artifact: Artifact) -> Evidence:
     """What the lines show as a log, with their places in the whole text."""
-    content = part.text.encode()
+    content = part.text.encode() + (b"" if part.is_cut else b"\n")
     log = Artifact(artifact.name, "logs", artifact.group, artifact.source, artifact.written_by, content)
     found = parse_log([log])
     return structs.replace(

@@ -22,13 +22,15 @@ _QUOTED_SHARE = 0.9  # of the non-empty lines, so that `>` is taken for quoting
 class Part:
     """Lines of one format; `format` is None for log lines and prose. `first_line` counts from 1.
 
-    `command`: the last line before it with text, which may be the command that printed it.
+    `command`: the last line before it with text, which may be the command that printed it. `is_cut`: it is the end of
+    a text that ends inside a line.
     """
 
     format: TextFormat | None
     lines: tuple[str, ...]
     first_line: int
     command: str = ""
+    is_cut: bool = False
 
     @property
     def text(self) -> str:

@@ -60,6 +60,8 @@ _FIRST_LINE: tuple[tuple[re.Pattern[str], str, str], ...] = (
     (re.compile(r"\s*(?:<\?xml|<[A-Za-z][\w:-]*[ >])"), "XML", "of XML, nvidia-smi -q -x is read"),
 )
 _CODE = re.compile(r"(?m)^(?:#!|import \w|from [\w.]+ import |(?:def|class|func|package|struct) \w|#include )")
+_TOP_KEY = re.compile(r"---|#.*|[a-zA-Z][\w.-]{0,60}:(?: [\w./-]{1,80})?")
+_NESTED = re.compile(r" {1,40}(?:- )?[a-zA-Z][\w.-]{0,60}:(?:\s|$)")
 _YAML = re.compile(r"- .*|[\w.\"'/-]+:(?: .*)?")
 
 
@@ -91,8 +93,8 @@ def _of_text(text: str) -> Appearance:
         )
     if is_source_code(text):
         return Appearance("it looks like source code", _RUN)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if len(lines) >= _MIN_LINES and sum(bool(_YAML.fullmatch(line)) for line in lines) >= _MOST * len(lines):
+    lines = _filled(text)
+    if _is_yaml(lines):
         return Appearance("it looks like YAML", _METRICS)
     return Appearance(
         "its only line is not known" if len(lines) == 1 else f"none of its {len(lines)} lines is known", _READS
@@ -102,6 +104,22 @@ def _of_text(text: str) -> Appearance:
 def is_source_code(text: str) -> bool:
     """Whether it is a program: what its comments and messages mention did not happen."""
     return len(_CODE.findall(text)) >= _CODE_LINES or text.startswith("#!")
+
+
+def is_configuration(text: str) -> bool:
+    """Whether it is nested YAML, such as alert rules or a manifest: what its values mention did not happen."""
+    lines = _filled(text)
+    nested = sum(_NESTED.match(line) is not None for line in lines)
+    return bool(lines) and _TOP_KEY.fullmatch(lines[0]) is not None and nested >= _MIN_LINES and _is_yaml(lines)
+
+
+def _filled(text: str) -> list[str]:
+    return [line.rstrip() for line in text.splitlines() if line.strip()]
+
+
+def _is_yaml(lines: list[str]) -> bool:
+    matching = sum(_YAML.fullmatch(line.strip()) is not None for line in lines)
+    return len(lines) >= _MIN_LINES and matching >= _MOST * len(lines)
 
 
 def _json_names(text: str) -> str:

@@ -32,7 +32,7 @@ from latdoctor.collectors.base import (
     SourceReader,
 )
 from latdoctor.collectors.input_files import modified_at
-from latdoctor.collectors.logs import NAME, SIGNALS, carriers, formats, log_blocks, log_source
+from latdoctor.collectors.logs import NAME, SIGNALS, broken_lines, carriers, formats, log_blocks, log_source
 from latdoctor.collectors.logs import scanner as log_events
 from latdoctor.collectors.logs.line_kinds import CANDIDATE, LINE_KINDS
 from latdoctor.collectors.logs.line_reading import LineReading
@@ -143,7 +143,8 @@ def _parse_one(artifact: Artifact, requested: time_range.TimeRange | None) -> Ev
 
 
 def _read_lines(artifact: Artifact, requested: time_range.TimeRange | None) -> Evidence:
-    blocks = (block for block in carriers.unwrapped(log_blocks.blocks(artifact.content)) if block)
+    raw = broken_lines.without_cut_number(log_blocks.blocks(artifact.content))
+    blocks = (block for block in carriers.unwrapped(raw) if block)
     head = _head(blocks)
     form = formats.form_of(head, artifact.source)
     scan = log_events.LogScanner(artifact, LogTimeCoverage(requested) if requested else None)

@@ -26,6 +26,8 @@ _MOMENT = re.compile(
 )
 _OF_HOST = re.compile(r"([\w.-]{1,253}): ")  # pdsh and clush; grep -H writes no space
 _QUOTES = re.compile(r"[\"'`‘’“”«»]")
+_LISTED = re.compile(r"\s*[-*+•] (?!-)")  # an item of a list, in which a time of day alone is that of a report
+_DATED = re.compile(rf"\d{{4}}|{MONTH}\s+\d|\[\s*\d")
 _SIGNS = re.compile(
     r"-|\||[FP]|std(?:out|err)|<\d{1,3}>1?|\[[^\]]{0,300}\]|kern(?:\.[a-z]{3,7})?"
     r"|(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRIT(?:ICAL)?|ALERT|FATAL)",
@@ -56,7 +58,7 @@ def carried(text: str, line: LogLine, written_at: float) -> LogLine:
 
 def _carries(before: str) -> bool:
     """Whether `before`, the text before the driver's words, is a carrier's prefix and not part of a message."""
-    if _QUOTES.search(before):
+    if _QUOTES.search(before) or (_LISTED.match(before) and not _DATED.search(before)):
         return False
     words = _MOMENT.sub(lambda moment: f" {_OWN_STAMP if moment['own'] else _TIME} ", before).split()
     named = "kernel:" in words[-2:] or _ends_as_rfc_5424(words)

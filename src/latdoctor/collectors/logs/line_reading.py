@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from latdoctor.collectors.logs import formats, line_prefix
+from latdoctor.collectors.logs import broken_lines, formats, line_prefix, mentions, patterns, typed_commands
 from latdoctor.collectors.logs.candidates import MANY, Candidates
 from latdoctor.collectors.logs.line_kind import LineKind, LineLocation, LineReader
-from latdoctor.collectors.logs.line_prefix import MAX_LINE, LogLine
+from latdoctor.collectors.logs.line_prefix import BARE, MAX_LINE, LogLine
 from latdoctor.collectors.logs.log_clock import LogTimes
 from latdoctor.collectors.logs.scanner import LogScanner
 from latdoctor.collectors.logs.undated_times import UndatedTimes
@@ -84,7 +84,11 @@ class LineReading:
             searched = raw[:MAX_LINE]
             if len(raw) > MAX_LINE:  # the message of a long record may be behind it
                 searched += b"\n" + line.message.encode("utf-8", "replace")
-            self._pass_on(replace(found, line=line), searched, worth, sampled)
+            found = replace(found, line=line)
+            whole = self._rejoined(found, raw, view[end + 1 : end + 1 + MAX_LINE])
+            if whole is not found:
+                searched += b"\n" + whole.raw
+            self._pass_on(whole, searched, worth or whole is not found, sampled)
         self._number += view.count(b"\n", at)
 
     def _places(self, view: bytes, base: int) -> Iterator[tuple[int, int, bool, bool]]:
@@ -123,6 +127,33 @@ class LineReading:
             return LineLocation(number, text, self._times.in_utc(line), raw=start)
         text = line_prefix.clean_line(raw[:MAX_LINE])
         return LineLocation(number, text, self._times.in_utc(line_prefix.parse(text, self._written_by)))
+
+    def _rejoined(self, at: LineLocation, raw: bytes, behind: bytes) -> LineLocation:
+        """The line with those that it was broken into, where they report more than it does; else `at`."""
+        begun = broken_lines.begun_in(at.line.message)
+        if not begun and not broken_lines.ends_in_piece(raw):
+            return at
+        further, own = self._further(behind), patterns.parse_facts(at.line)
+        spanning = broken_lines.spanning(raw, further[0]) if further else ()
+        for joined in broken_lines.joinings(raw[:MAX_LINE], further) if begun or spanning else ():
+            text, line = formats.line_of(joined, self._written_by)
+            facts = patterns.parse_facts(line)
+            if len(facts) > len(own) or (len(facts) == len(own) > 0 and _goes_on(raw, further[0])):
+                line = replace(line, time=at.line.time, zoned=at.line.zoned)
+                return replace(at, text=text, line=line, raw=joined)
+        suspected = (*(begun if not own else ()), *spanning, *(broken_lines.cut_short(raw) if not behind else ()))
+        self._scan.suspect(suspected, at.place)
+        return at
+
+    def _further(self, behind: bytes) -> list[bytes]:
+        """The lines at the beginning of `behind` that have no prefix of a log, and may be parts of one before."""
+        found: list[bytes] = []
+        for raw in behind.split(b"\n", broken_lines.MOST_LINES)[: broken_lines.MOST_LINES]:
+            text, line = formats.line_of(raw, self._written_by)
+            if not text.strip() or line.writer != BARE or typed_commands.command_in(text):
+                break
+            found.append(raw)
+        return found
 
     def _parsed(self, raw: bytes) -> LogLine:
         return self._times.in_utc(line_prefix.parse(line_prefix.clean_line(raw[:MAX_LINE]), self._written_by))
@@ -169,6 +200,10 @@ class LineReading:
 
     def _pass_on(self, at: LineLocation, raw: bytes, worth: bool, sampled: bool) -> None:
         """`raw` are the bytes that are searched for the needles of each kind."""
+        if at.line.writer == BARE and (command := typed_commands.command_in(at.text)):
+            self._scan.note_command(at, command)
+            return
+        worth = worth and not mentions.is_mention(at.line, at.text)
         self._scan.take(at, worth and self._candidate.has_fact(raw), sampled=sampled)
         coverage = self._scan.coverage
         if not worth or (coverage and (at.line.time is None or coverage.excludes(at.line.time, earlier_too=False))):
@@ -177,6 +212,11 @@ class LineReading:
         for kind, reader in self._kinds:
             if kind.has_needle(raw):
                 reader.take(at)
+
+
+def _goes_on(raw: bytes, further: bytes) -> bool:
+    """Whether a number at the end of a line goes on in the next one."""
+    return raw[-1:].isdigit() and further[:1].isdigit()
 
 
 def _last_lines(view: bytes) -> bytes:

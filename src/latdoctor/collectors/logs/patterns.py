@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collectors.logs import cuda_failures, oom_kills, suspected_errors
+from latdoctor.collectors.logs import cuda_failures, oom_kills, suspected_errors, typed_commands
 from latdoctor.collectors.logs.cuda_failures import failure_in
 from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, kill_in
@@ -171,7 +171,9 @@ FACT_HINTS = re.compile(
     rb"NVRM|SXid|DCGM_FR_|exceed min ~ max|any optimization profile|expected the shape of|"
     rb"set binding dimension|"
     rb"(?i:version mismatch|nvidia driver on your system)|"
-    + b"|".join((MARKER_HINTS.pattern, cuda_failures.HINTS, oom_kills.HINTS, suspected_errors.HINTS))
+    + b"|".join(
+        (MARKER_HINTS.pattern, cuda_failures.HINTS, oom_kills.HINTS, suspected_errors.HINTS, typed_commands.HINTS)
+    )
 )
 
 # What the kernel alone writes, in a line without its time.

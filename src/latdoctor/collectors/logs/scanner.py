@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from latdoctor.collectors.logs import (
     CHANGES,
@@ -18,6 +18,7 @@ from latdoctor.collectors.logs import (
     XID,
     error_code_tables,
     suspected_errors,
+    typed_commands,
 )
 from latdoctor.collectors.logs import patterns as log_lines
 from latdoctor.collectors.logs.line_kind import LineLocation
@@ -56,6 +57,7 @@ _OF_KERNEL: Mapping[KernelExtent, tuple[str, ...]] = {
     KernelExtent.DRIVER_EXTRACT: (XID, GPU_LOST),
     KernelExtent.WHOLE: (XID, SXID, GPU_LOST, OOM_KILL),
 }
+_WHOLE_LOG = "pass the whole log: dmesg -T > dmesg.log"
 _REACH = "pass a log that covers the judged window, with times of day (dmesg -T)"
 
 
@@ -80,6 +82,7 @@ class LogScanner:
         self._dead: set[str] = set()  # processes whose CUDA context is gone
         self._hosts: dict[str, str] = {}  # the machines that wrote lines, and the place of the first of each
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
+        self._selected = ""  # where a command selects the lines that follow it
         self.nature = LogNature()
 
     def take(self, at: LineLocation, worth: bool, *, sampled: bool) -> None:
@@ -121,6 +124,16 @@ class LogScanner:
                 self._add(fact.signal, at, _non_empty({"what": fact.what, "to": fact.to}))
             case ProcessStarted():
                 self._dead.discard(at.line.pid)
+
+    def note_command(self, at: LineLocation, command: str) -> None:
+        """Note a command that is typed above its output."""
+        if not self._selected and typed_commands.is_selective(command):
+            self._selected = at.place
+
+    def suspect(self, signals: Iterable[str], place: str) -> None:
+        """Note a line that may report `signals`: they are not ruled out."""
+        for signal in signals:
+            self._suspected.setdefault(signal, place)
 
     def _suspect(self, at: LineLocation, facts: tuple[LogFact, ...]) -> None:
         """Note a line that may report an error in words that are not known: what it may report is not ruled out."""
@@ -201,6 +214,7 @@ class LogScanner:
     def evidence(self, *, complete: bool) -> Evidence:
         """Return the evidence of the whole log. An incomplete log cannot rule anything out."""
         gpus = tuple(dict.fromkeys(event.subject for event in self._events if event.subject != self._node))
+        complete = complete and not self._selected
         searched = self._searched() if complete and not (self.coverage and self.coverage.missed) else ()
         of_gpu = [signal for signal in searched if signal in (XID, GPU_LOST)]
         return Evidence(
@@ -255,9 +269,13 @@ class LogScanner:
             reason = f"{source}: {count} {signal} lines have no time of day: not counted"
             gaps.append(Gap("logs", reason, (signal,), None, _REACH, origin, GapCode.AMBIGUOUS))
         for signal, place in self._unclear().items():
-            reason = f"{source}: {place} looks like a report of a GPU error in words that are not known"
+            reason = f"{source}: {place} may report an error: it is cut, broken or in words that are not known"
             where = Origin(self._artifact.name, place)
             gaps.append(Gap("logs", reason, (signal,), None, "", where, GapCode.AMBIGUOUS))
+        if self._selected:
+            reason = f"{source}: {self._selected} is a command that prints selected lines or the last ones of a log"
+            where = Origin(self._artifact.name, self._selected)
+            gaps.append(Gap("logs", reason, SIGNALS, None, _WHOLE_LOG, where, GapCode.ABSENT))
         gaps += _unsearched(self.nature, source, origin)
         return tuple(gaps)
 
