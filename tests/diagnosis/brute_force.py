@@ -56,7 +56,7 @@ def posterior(world: World, temperature: float) -> dict[Chosen, float] | None:
     """P of every set; None where a tie leaves it open whether sets of three are summed."""
     causes = _applying(world)
     observed = {name: value for name, value in world.seen.items() if name not in world.not_applicable and value}
-    scale = _scale([cause.prior for cause in causes])
+    scale = max(_scale([cause.prior for cause in causes]), 0.00366)
 
     def weight(chosen: Sequence[Cause], other: bool = False) -> float:
         found = 0.2 if other else math.prod(scale * cause.prior for cause in chosen)

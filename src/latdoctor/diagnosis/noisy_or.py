@@ -55,6 +55,7 @@ def _covers(subjects: tuple[str, ...], told_on: str) -> bool:
 # With nothing known: one half that nothing is wrong, one tenth that it is something outside the catalogue.
 PRIOR_NONE = 0.5
 PRIOR_OTHER = 0.1
+LEAST_SCALE = 0.00366  # odds of a cause whose relative odds are 1: those with the fifty causes that were calibrated
 RULED_OUT = math.log(1 / 50)
 THREE_AMONG = 20
 # Divides the evidence: below 1, since answers at 1 are right more often than they say. Fitted on recorded incidents of
@@ -107,7 +108,10 @@ class Network:
 
     @cached_property
     def ln_priors(self) -> Mapping[str, float]:
-        """ln odds of each cause against ∅, scaled so that P(∅) = ½ with nothing known."""
+        """ln odds of each cause against ∅, scaled so that P(∅) = ½ with nothing known.
+
+        In a large catalogue P(∅) is less: a cause that is added makes none of the others less likely.
+        """
         mass = (1 - PRIOR_NONE - PRIOR_OTHER) / PRIOR_NONE
         odds = {name: cause.prior for name, cause in self.causes.items()}
         first = math.fsum(odds.values())  # exact, so that the order of rules means nothing
@@ -116,7 +120,7 @@ class Network:
             return {}
         # scale·first + scale²·second = mass, for the positive root in a form that is stable for second → 0.
         scale = 2 * mass / (first + math.sqrt(first**2 + 4 * second * mass))
-        return {name: math.log(scale * value) for name, value in odds.items()}
+        return {name: math.log(max(scale, LEAST_SCALE) * value) for name, value in odds.items()}
 
     def prior(self, chosen: CauseSet) -> float:
         """ln of the set's weight before any evidence, against ∅."""
