@@ -49,6 +49,34 @@ def test_an_xid_in_another_form_withholds_the_search(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        'kubelet[70]: "Eviction manager: must evict pod(s) to reclaim" resourceName="memory"',
+        "kubelet[70]: Evicted pod web/ranker-0: the node was low on resource: memory",
+        "containerd[9]: container 5f0c was OOMKilled",
+        "guard[5]: low memory, killing the largest process 77",
+    ],
+)
+def test_a_kill_for_memory_in_other_words_withholds_the_search(line: str) -> None:
+    found = read(f"{KERNEL.format('usb 1-1: new device')}Nov 20 10:00:02 box {line}\n")
+    assert "log.oom_kill" not in searched(found)
+    assert "log.xid" in searched(found)
+
+
+def test_a_gpu_of_another_maker_that_is_reset_is_not_ruled_out() -> None:
+    found = read(KERNEL.format("amdgpu 0000:43:00.0: amdgpu: GPU reset begin!"))
+    assert "log.gpu_lost" not in searched(found)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["systemd[1]: Started systemd-oomd.service - Userspace Out-Of-Memory (OOM) Killer.", "a[1]: not evicted: memory"],
+)
+def test_a_line_about_no_kill_withholds_nothing(line: str) -> None:
+    assert "log.oom_kill" in searched(read(f"{KERNEL.format('usb 1-1: new')}Nov 20 10:00:02 box {line}\n"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         "no uncorrectable ECC errors, no Xid",
         "uncorrectable ECC errors: 0",
         "CUDA error handling is on",

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collectors.logs import cuda_failures, oom_kills, suspected_errors, typed_commands
+from latdoctor.collectors.logs import cuda_failures, memory_daemons, oom_kills, suspected_errors, typed_commands
 from latdoctor.collectors.logs.cuda_failures import failure_in
 from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
+from latdoctor.collectors.logs.memory_daemons import DaemonKill, daemon_kill_in
 from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, kill_in
 from latdoctor.collectors.tensorrt.build_log import OUTSIDE
 from latdoctor.evidence.subject_branch import normalise_pci
@@ -160,6 +161,7 @@ LogFact = (
     | DriverMismatch
     | OomKill
     | CgroupAtLimit
+    | DaemonKill
     | ProcessStarted
     | LoggedChange
     | DcgmErrorReported
@@ -172,7 +174,14 @@ FACT_HINTS = re.compile(
     rb"set binding dimension|"
     rb"(?i:version mismatch|nvidia driver on your system)|"
     + b"|".join(
-        (MARKER_HINTS.pattern, cuda_failures.HINTS, oom_kills.HINTS, suspected_errors.HINTS, typed_commands.HINTS)
+        (
+            MARKER_HINTS.pattern,
+            cuda_failures.HINTS,
+            memory_daemons.HINTS,
+            oom_kills.HINTS,
+            suspected_errors.HINTS,
+            typed_commands.HINTS,
+        )
     )
 )
 
@@ -254,6 +263,8 @@ def _application_facts(line: LogLine) -> tuple[LogFact, ...]:
         return (DcgmErrorReported(named[1]),)
     if OUTSIDE.search(message):
         return (ShapeRefused(),)
+    if kill := daemon_kill_in(message):
+        return (kill,)
     error = failure_in(message)
     if error is None:
         return (mark,) if mark else ()

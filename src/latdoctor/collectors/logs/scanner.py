@@ -24,6 +24,7 @@ from latdoctor.collectors.logs import patterns as log_lines
 from latdoctor.collectors.logs.line_kind import LineLocation
 from latdoctor.collectors.logs.line_prefix import KERNEL
 from latdoctor.collectors.logs.log_nature import KernelExtent, LogNature
+from latdoctor.collectors.logs.memory_daemons import DaemonKill
 from latdoctor.collectors.logs.oom_kills import CgroupAtLimit, OomKill, OomKills
 from latdoctor.collectors.logs.patterns import (
     CudaError,
@@ -116,6 +117,8 @@ class LogScanner:
                 self._add(DRIVER_MISMATCH, at, _non_empty({"client": fact.client, "module": fact.module}))
             case OomKill() | CgroupAtLimit():
                 self._take_kill(at, fact)
+            case DaemonKill():
+                self._add(OOM_KILL, at, fact.fields())
             case DcgmErrorReported():
                 self._add(DCGM_ERROR, at, _dcgm_fields(fact))
             case ShapeRefused():
@@ -143,8 +146,12 @@ class LogScanner:
         if at.line.writer != KERNEL and not calls and suspected_errors.is_suspected_call(at.line.message):
             self._suspected.setdefault(CUDA_ERROR, at.place)
         if not any(isinstance(fact, Xid) for fact in facts) and suspected_errors.is_suspected_xid(at.line.message):
-            self._suspected.setdefault(XID, at.place)
-            self._suspected.setdefault(GPU_LOST, at.place)
+            self.suspect((XID, GPU_LOST), at.place)
+        if suspected_errors.is_suspected_lost(at.line.message):
+            self.suspect((GPU_LOST,), at.place)
+        kills = any(isinstance(fact, OomKill | CgroupAtLimit | DaemonKill) for fact in facts)
+        if not kills and suspected_errors.is_suspected_kill(at.line.message):
+            self.suspect((OOM_KILL,), at.place)
 
     def _unclear(self) -> Mapping[str, str]:
         """Where a line may report what was not found, by signal."""
