@@ -22,6 +22,7 @@ class GapCode(StrEnum):
     PERMISSION = "permission"  # the user who runs latdoctor may not read it
     TOO_LARGE = "too-large"  # left out because of a limit on size or number
     STALE = "stale"  # the source does not cover the judged time
+    BEFORE_BOOT = "before-boot"  # events of an earlier boot, long before the end of the log: not the present
     STOPPED = "stopped"  # it was available and went away within the window
     TIMEOUT = "timeout"  # no answer in time
     UNREACHABLE = "unreachable"  # no connection, or a connection that broke off

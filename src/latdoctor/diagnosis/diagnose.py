@@ -20,6 +20,7 @@ from latdoctor.diagnosis.vitals import vitals
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.catalogue import TIERS
 from latdoctor.evidence.model import Coverage, CoverageStatus, Evidence, Window
+from latdoctor.gap_code import GapCode
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         generated_at=stamp.at,
         target=case.context.target,
         window=case.window,
-        evidence_window=case.evidence.time,
+        evidence_window=_recorded(case.evidence),
         verdict=verdict(ranked, tiers, checks),
         since=since,
         changes=timeline.changes(case.evidence, since),
@@ -76,6 +77,16 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         queries=tuple(queries_of(checks, case.evidence)),
         disabled_causes=tuple(cause.id for cause in rules.causes if cause.disabled),
     )
+
+
+def _recorded(evidence: Evidence) -> Window:
+    """The time of the evidence; with events before a boot, that of the logs from their first line to their last."""
+    known = evidence.time
+    if not any(gap.code == GapCode.BEFORE_BOOT for gap in evidence.gaps):
+        return known
+    spans = [known, *(span for clock in evidence.clocks for span in (clock.zoned, clock.in_utc))]
+    moments = [moment for span in spans for moment in (span.start, span.end) if moment is not None]
+    return Window(min(moments), max(moments)) if moments else known
 
 
 def slo_terms(context: Context) -> Mapping[str, float]:

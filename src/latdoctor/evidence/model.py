@@ -162,6 +162,14 @@ class LogClock(Struct, frozen=True):
     local: Window = Window()
     ahead: float | None = None
 
+    @property
+    def in_utc(self) -> Window:
+        """The times without a zone in UTC, as far as that is known."""
+        ahead, local = self.ahead or 0.0, self.local
+        if local.start is None or local.end is None:
+            return local
+        return Window(local.start - ahead, local.end - ahead)
+
 
 class CoverageStatus(StrEnum):
     """How much of one collector's source was read."""

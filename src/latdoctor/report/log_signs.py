@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from latdoctor.diagnosis.codes import CheckStatus
 from latdoctor.diagnosis.result import Diagnosis, Vital
 from latdoctor.evidence.model import CoverageStatus
+from latdoctor.gap_code import GapCode
 
 _ONE = {
     "log.xid": "Xid",
@@ -37,6 +38,9 @@ def lines(diagnosis: Diagnosis) -> Iterator[str]:
     present = ", ".join(_said(one) for one in unjudged(diagnosis))
     if present:
         yield present
+    for gap in diagnosis.gaps:
+        if gap.code == GapCode.BEFORE_BOOT:
+            yield gap.reason
     # A trace is searched for CUDA errors too, and is no log.
     if any(
         row.collector == "logs" and row.status in (CoverageStatus.READ, CoverageStatus.PARTLY)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from latdoctor.collectors.logs import cuda_failures, memory_daemons, oom_kills, suspected_errors, typed_commands
+from latdoctor.collectors.logs import boots, cuda_failures, memory_daemons, oom_kills, suspected_errors, typed_commands
 from latdoctor.collectors.logs.cuda_failures import failure_in
 from latdoctor.collectors.logs.line_prefix import BARE, KERNEL, LogLine
 from latdoctor.collectors.logs.memory_daemons import DaemonKill, daemon_kill_in
@@ -176,6 +176,7 @@ FACT_HINTS = re.compile(
     + b"|".join(
         (
             MARKER_HINTS.pattern,
+            boots.HINTS,
             cuda_failures.HINTS,
             memory_daemons.HINTS,
             oom_kills.HINTS,

@@ -21,6 +21,7 @@ from latdoctor.collectors.logs import (
     typed_commands,
 )
 from latdoctor.collectors.logs import patterns as log_lines
+from latdoctor.collectors.logs.boots import Boots, past_events
 from latdoctor.collectors.logs.line_kind import LineLocation
 from latdoctor.collectors.logs.line_prefix import KERNEL
 from latdoctor.collectors.logs.log_nature import KernelExtent, LogNature
@@ -84,11 +85,13 @@ class LogScanner:
         self._hosts: dict[str, str] = {}  # the machines that wrote lines, and the place of the first of each
         self._named = ("", 0)  # the GPU that the last "The NVIDIA GPU …" named, and its line
         self._selected = ""  # where a command selects the lines that follow it
+        self._boots = Boots()
         self.nature = LogNature()
 
     def take(self, at: LineLocation, worth: bool, *, sampled: bool) -> None:
         """Process a line. `worth`: it contains words of interest; `sampled`: it is read whatever it contains."""
         self.nature.note(at.line, at.text, sampled=sampled)
+        self._boots.note(at, len(self._events))
         if at.line.host and at.line.host not in self._hosts and len(self._hosts) < _MAX_HOSTS:
             self._hosts[at.line.host] = at.place
         if self.coverage:
@@ -220,13 +223,14 @@ class LogScanner:
 
     def evidence(self, *, complete: bool) -> Evidence:
         """Return the evidence of the whole log. An incomplete log cannot rule anything out."""
-        gpus = tuple(dict.fromkeys(event.subject for event in self._events if event.subject != self._node))
+        events = tuple(one for number, one in enumerate(self._events) if not self._boots.is_past(number, one))
+        gpus = tuple(dict.fromkeys(event.subject for event in events if event.subject != self._node))
         complete = complete and not self._selected
         searched = self._searched() if complete and not (self.coverage and self.coverage.missed) else ()
         of_gpu = [signal for signal in searched if signal in (XID, GPU_LOST)]
         return Evidence(
             subjects=(Subject(self._node), *(Subject(gpu, parent=self._node) for gpu in gpus)),
-            events=tuple(self._events),
+            events=events,
             looked=(
                 *((signal, self._node) for signal in searched),
                 *((signal, gpu) for gpu in gpus for signal in of_gpu),
@@ -242,7 +246,8 @@ class LogScanner:
         kernel = _OF_KERNEL[self.nature.kernel_extent]
         found = [*kernel, *((CUDA_ERROR,) if self.nature.is_application_log else ())]
         either = (DRIVER_MISMATCH,) if found else ()
-        hidden = self._lost | self._unplaced.keys() | self._unclear().keys()
+        past = past_events(self._boots, self._events)
+        hidden = self._lost | self._unplaced.keys() | self._unclear().keys() | set(past.signals if past else ())
         return tuple(signal for signal in SIGNALS if signal in (*found, *either) and signal not in hidden)
 
     def _total(self, signal: str) -> str:
@@ -279,6 +284,9 @@ class LogScanner:
             reason = f"{source}: {place} may report an error: it is cut, broken or in words that are not known"
             where = Origin(self._artifact.name, place)
             gaps.append(Gap("logs", reason, (signal,), None, "", where, GapCode.AMBIGUOUS))
+        if past := past_events(self._boots, self._events):
+            reason = f"{source}: {past.reason}"
+            gaps.append(Gap("logs", reason, past.signals, None, "", origin, GapCode.BEFORE_BOOT))
         if self._selected:
             reason = f"{source}: {self._selected} is a command that prints selected lines or the last ones of a log"
             where = Origin(self._artifact.name, self._selected)
