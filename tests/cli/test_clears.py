@@ -67,6 +67,24 @@ def test_no_text_that_is_no_log_clears_one(name: str, option: tuple[str, ...], t
     assert cleared(*option, str(tmp_path / "x.txt")) == set()
 
 
+FILTERED = """me@gpu-4:~$ sudo dmesg -T | grep -v NVRM
+[Fri Nov 20 10:00:00 2026] usb 1-1: new device
+[Fri Nov 20 10:00:01 2026] EXT4-fs (sda1): mounted
+"""
+CUT = "[  310.201200] EXT4-fs (nvme0n1p2): mounted filesystem\n[ 9120.554401] NVRM: Xid (PCI:0000:81:0"
+
+
+@pytest.mark.parametrize("option", [(), ("--log",)])
+def test_the_output_of_a_filter_clears_no_check(option: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text(FILTERED)
+    assert cleared(*option, str(tmp_path / "x.txt")) == set()
+
+
+def test_a_log_that_ends_within_a_message_does_not_clear_what_that_may_report(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text(CUT)
+    assert not {"gpu-xid", "gpu-fell-off-bus"} & cleared(str(tmp_path / "x.txt"))
+
+
 def test_no_sample_that_is_no_log_clears_one(samples: Path) -> None:
     kinds = ("metrics/**/*", "nvml/**/*", "tensorrt/**/*.json", "tensorrt/**/*.txt", "xid/*")
     files = sorted(path for kind in kinds for path in samples.glob(kind) if path.is_file() and not is_log(path))

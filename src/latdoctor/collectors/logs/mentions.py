@@ -33,6 +33,23 @@ _NARRATED_AFTER = re.compile(
     r"(?:means?|happen\w*|again|any ?more|went|gone|was|were|are|yesterday|last|issues?|problems?|thing)\b",
     re.I,
 )
+# In the log of a program, also one with times: these words are of people who speak to each other.
+_PERSONAL = re.compile(
+    r"\b(?:we|our|my|they|guys|yesterday|remember|anyone|last (?:week|month|year|night))\b"
+    r"|\bI(?:'m|'ve)?(?= [a-z']{1,20} )",
+    re.I,
+)
+_LEVEL = re.compile(r"\b(?:TRACE|DEBUG|INFO|NOTICE|WARN(?:ING)?|ERR(?:OR)?|CRIT(?:ICAL)?|FATAL)\b|\blevel=")
+_BEGINNING = 120  # characters in which a level may be
+_SENTENCE = 3  # words before an error, by which they are a sentence
+_WORD = re.compile(r"\b[A-Za-z']{1,20}\b")
+_FUNCTION_WORD = re.compile(
+    r"\b(?:the|an?|is|was|were|are|with|of|and|it|this|that|on|since|there|here|still|but|so|did|has|have)\b", re.I
+)
+_OF_PROGRAM = re.compile(r"[\]:=_(){}<>/\d]")
+_DENIED = re.compile(r"\b(?:no|not|without|any|zero) (?:\w+ )?$", re.I)
+_NOUN = re.compile(r"(?:CUDA (?:error|out of memory)|OOM|S?Xid|NVRM|out of memory|cudaError)", re.I)
+_MESSAGE = re.compile(r"(?:CUDA|HIP) (?:error|failure): |.{0,60}Tried to allocate|NVRM: ")
 _OPENING = "`“„‘«"
 _ERROR_KEY = re.compile(
     r"\b(?:err(?:or)?|message|msg|details?|reason|exception|what\(\)|std(?:err|out)|cause|type|log|text)[\"']?\s?[:=]\s?$",
@@ -55,10 +72,14 @@ def is_mention(line: LogLine, text: str) -> bool:
     found = _NEEDLE.search(line.message)
     if found is None:
         return False
-    before = line.message[: found.start()]
+    before, after = line.message[: found.start()], line.message[found.start() :]
     if _is_of_user(before):
         return True
-    return line.writer == BARE and not _EXCEPTION.match(text) and _is_prose(text, before)
+    if _LEVEL.search(text[:_BEGINNING]):
+        return False
+    if line.writer != BARE:  # a chat with times
+        return _PERSONAL.search(before) is not None
+    return not _EXCEPTION.match(text) and (_is_prose(text, before) or _is_sentence(before, after))
 
 
 def _is_of_user(before: str) -> bool:
@@ -74,6 +95,15 @@ def _is_prose(text: str, before: str) -> bool:
     if _MARKED.match(text) or _NARRATIVE.search(before) or _NARRATED_AFTER.search(text):
         return True
     return _is_quoted(before)
+
+
+def _is_sentence(before: str, after: str) -> bool:
+    """Whether the error is a part of a sentence, such as `there was no CUDA error` or `it is slow since the OOM`."""
+    if not _NOUN.match(after) or _MESSAGE.match(after):
+        return False
+    words = _WORD.findall(before)
+    plain = len(words) >= _SENTENCE and not _OF_PROGRAM.search(before) and _FUNCTION_WORD.search(before) is not None
+    return plain or _DENIED.search(before) is not None
 
 
 def _is_quoted(before: str) -> bool:
