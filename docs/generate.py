@@ -85,8 +85,11 @@ def _inputs_page() -> str:
         "`latdoctor diagnose FILE…` takes files of any kind together, folders, and `-` for standard input. Each\n"
         "file is recognised by its content; `-v` says as what. Several kinds in one file (a bug report, a pasted\n"
         "thread) are read part by part. Only a log that was searched whole clears a check: a kernel log Xids, the\n"
-        "log of a program CUDA errors. `docs/generate.py` writes this page; the cases of each format are in\n"
-        "`tests/collectors/documents/cases/` by its name, those of log lines in `tests/collectors/logs/`.",
+        "log of a program CUDA errors. The output of a filter (`grep`, `tail`, `--since`, where the paste shows it),\n"
+        "a message that is broken over lines or cut at the end of the file, and a line that may report a fault in\n"
+        "other words withhold that. An error in prose, configuration or a user's prompt is none.\n"
+        "`docs/generate.py` writes this page; the cases of each format are in `tests/collectors/documents/cases/` by\n"
+        "its name, those of log lines in `tests/collectors/logs/`.",
         *(f"## {heading}\n\n" + "\n".join(f"* {line}" for line in lines) for heading, lines in sections.items()),
         "## Refused\n\nA file of another kind is refused with what it looks like and what to pass instead: pictures,\n"
         "PDF, archives, core dumps, binary journals, recordings of perf, web pages, source code, JSON and tables of\n"

@@ -25,7 +25,7 @@ _MESSAGES: tuple[tuple[bytes, tuple[str, ...]], ...] = (
     (b"CUDA error: ", (CUDA_ERROR,)),
 )
 _FEWEST = 3  # bytes of a piece at the end of a text, behind which nothing follows
-_PIECES = {message[:size].rstrip() for message, _ in _MESSAGES for size in range(1, len(message))}
+_PIECES = tuple({message[:size].rstrip() for message, _ in _MESSAGES for size in range(1, len(message))})
 _ENDS_IN_PIECE = re.compile(
     rb"(?:^|(?<=\W))(?:%b)[ \t\r]*$" % b"|".join(re.escape(one) for one in sorted(_PIECES, key=len, reverse=True))
 )
@@ -36,6 +36,7 @@ _BEGUN: tuple[tuple[re.Pattern[str], tuple[str, ...]], ...] = (
     (re.compile(r"(?:Out of memory|[Mm]emory cgroup out of memory): Kill|oom-kill:constraint="), (OOM_KILL,)),
     (re.compile(r"Killed process \d"), (OOM_KILL,)),
 )
+_WORDS = ("Xid", "emory", "oom-kill", "Killed")  # one of them is in each of these
 _NUMBER_AT_END = re.compile(rb"[\d.,]*\d$")
 
 
@@ -47,12 +48,15 @@ def without_cut_number(blocks: Iterator[bytes]) -> Iterator[bytes]:
 
 def begun_in(message: str) -> tuple[str, ...]:
     """The signals of a kernel message that begins in `message`."""
+    if not any(word in message for word in _WORDS):
+        return ()
     return next((signals for begin, signals in _BEGUN if begin.search(message)), ())
 
 
 def ends_in_piece(raw: bytes) -> bool:
     """Whether a line ends in what may be the beginning of a message."""
-    return _ENDS_IN_PIECE.search(raw[-_TAIL:]) is not None
+    tail = raw[-_TAIL:].rstrip()
+    return tail.endswith(_PIECES) and _ENDS_IN_PIECE.search(tail) is not None
 
 
 def spanning(first: bytes, second: bytes) -> tuple[str, ...]:
