@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.detectors.quantiles import quantile, quantiles
-from latdoctor.evidence.model import Bucket, Distribution, Evidence, Gap, Origin, Reading, Window
+from latdoctor.evidence.model import AT_MOST, Bucket, Distribution, Evidence, Gap, Origin, Reading, Window
 
 ORIGIN = Origin("server/last.prom", "vllm:e2e_request_latency_seconds")
 PLACES = (Bucket(0.0, 0.1, 50), Bucket(0.1, 0.3, 100), Bucket(0.3, 0.5, 48), Bucket(0.5, math.inf, 2))
@@ -134,3 +134,10 @@ def test_quantiles_rise_and_stay_within_the_buckets(bounds: list[float], data: s
     values = [quantile(latency(*buckets), share / 20)[0] for share in range(21)]
     assert values == sorted(values)
     assert bounds[0] <= values[0] <= values[-1] <= bounds[-1]
+
+
+def test_of_a_histogram_whose_first_bucket_holds_nearly_all_only_the_bound_is_known() -> None:
+    """Dynamo's first bucket of a request's duration ends at two seconds."""
+    found, _ = derived(latency(Bucket(0.0, 2.0, 196), Bucket(2.0, 4.0, 4), total=21.0))
+    assert (found["latency.p50"].value, found["latency.p50"].bound) == (2.0, AT_MOST)
+    assert (found["latency.p99"].bound, found["latency.mean"].value) == ("", pytest.approx(0.105))

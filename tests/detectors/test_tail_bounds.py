@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from latdoctor.detectors.quantiles import quantiles
 from latdoctor.detectors.tail_bounds import tail_bounds
-from latdoctor.evidence.model import AT_LEAST, AT_MOST, Evidence, Origin, Reading, Window
+from latdoctor.evidence.model import AT_LEAST, AT_MOST, Bucket, Distribution, Evidence, Origin, Reading, Window
 
 ORIGIN = Origin("server/last.prom", "latency")
 
@@ -52,3 +53,20 @@ def test_p99_is_no_less_than_the_known_quantiles(
 def test_a_bound_is_a_value_that_was_reported(values: list[tuple[str, float]]) -> None:
     found = bounds(*(reading(signal, value) for signal, value in values))
     assert all(value in {known for _, known in values} for value, _ in found.values())
+
+
+@pytest.mark.parametrize(
+    ("buckets", "expected"),
+    [
+        pytest.param((Bucket(0.0, 2.0, 75),), {}, id="the-first-bucket-says-nothing"),
+        pytest.param(
+            (Bucket(0.0, 2.0, 30), Bucket(2.0, 4.0, 20)), {"latency.p99": (2.0, AT_LEAST)}, id="the-lower-end"
+        ),
+    ],
+)
+def test_of_a_bucket_only_the_lower_end_is_sure(
+    buckets: tuple[Bucket, ...], expected: dict[str, tuple[object, str]]
+) -> None:
+    evidence = Evidence(distributions=(Distribution("latency", "model/a", buckets, ORIGIN, None, Window(10.0, 20.0)),))
+    evidence = Evidence.merge([evidence, quantiles(evidence)])
+    assert {one.signal: (one.value, one.bound) for one in tail_bounds(evidence).readings} == expected

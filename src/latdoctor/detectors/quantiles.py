@@ -2,8 +2,9 @@
 
 A quantile is interpolated linearly within its bucket, as Prometheus' histogram_quantile does; the note names the
 bucket, which limits the precision. In the unbounded bucket only the lower bound is known: the reading's `bound` says
-so, and comparisons do not take it for the value. A quantile q needs enough observations: at least 3 for the median, 20
-for the 95th and 100 for the 99th percentile, so that about one observation is above it.
+so, and comparisons do not take it for the value. Where nearly all observations are in the first bucket, only its bound
+is known: between zero and it there is nothing to interpolate by. A quantile q needs enough observations: at least 3 for
+the median, 20 for the 95th and 100 for the 99th percentile, so that about one observation is above it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from latdoctor.units import format_value
 # Suffix of the derived signal, the quantile, and how many observations it needs.
 QUANTILES = ((".p50", 0.50, 3), (".p95", 0.95, 20), (".p99", 0.99, 100))
 MEAN = ".mean"
+COARSE = 0.95  # share of the observations in the first bucket, from which on it says no more than its bound
 _WATCH_LONGER = "watch for longer: --window 60s"
 
 Key = tuple[str, str, Labels]  # signal, subject, labels
@@ -121,14 +123,24 @@ def quantile(distribution: Distribution, share: float) -> QuantileEstimate:
 
     `distribution` must be valid and have at least one observation.
     """
+    return _inside(distribution, *_bucket_of(distribution, share))
+
+
+def least(distribution: Distribution, share: float) -> float:
+    """The lower end of the bucket in which the quantile is; the same conditions apply."""
+    return _bucket_of(distribution, share)[0].low
+
+
+def _bucket_of(distribution: Distribution, share: float) -> tuple[Bucket, float]:
+    """The bucket of the quantile, and the part of its observations that are below."""
     buckets = sorted((b for b in distribution.buckets if b.count > 0), key=lambda b: (b.low, b.high))
     rank = share * distribution.count
     below = 0.0
     for bucket in buckets:
         if below + bucket.count >= rank:
-            return _inside(distribution, bucket, (rank - below) / bucket.count)
+            return bucket, (rank - below) / bucket.count
         below += bucket.count
-    return _inside(distribution, buckets[-1], 1.0)  # rounding: the rank is that of the last observation
+    return buckets[-1], 1.0  # rounding: the rank is that of the last observation
 
 
 def _inside(distribution: Distribution, bucket: Bucket, part: float) -> QuantileEstimate:
@@ -138,7 +150,7 @@ def _inside(distribution: Distribution, bucket: Bucket, part: float) -> Quantile
         return QuantileEstimate(bucket.low, count_text)
     if bucket.high == math.inf:
         return QuantileEstimate(bucket.low, f"above the highest bound {low}, {count_text}", AT_LEAST)
-    if bucket.low == -math.inf:
+    if bucket.low == -math.inf or (bucket.low == 0 and bucket.count >= COARSE * distribution.count):
         return QuantileEstimate(bucket.high, f"below the lowest bound {high}, {count_text}", AT_MOST)
     value = min(bucket.high, bucket.low + (bucket.high - bucket.low) * part)  # rounding must not leave the bucket
     return QuantileEstimate(value, f"interpolated in the bucket {low}–{high}, {count_text}")

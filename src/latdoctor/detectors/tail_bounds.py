@@ -6,14 +6,15 @@ The reading is marked as a bound (`at least`): it can show that a limit is excee
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
-from latdoctor.detectors.quantiles import QUANTILES
+from latdoctor.detectors.quantiles import QUANTILES, is_valid, latest_distributions, least
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import AT_LEAST, AT_MOST, Evidence, Labels, Origin, Reading, is_unknown
 
 P99 = ".p99"
-LOWER = tuple(suffix for suffix, _, _ in QUANTILES if suffix != P99)
+LOWER = {suffix: share for suffix, share, _ in QUANTILES if suffix != P99}
 
 
 def tail_bounds(evidence: Evidence) -> Evidence:
@@ -24,15 +25,16 @@ def tail_bounds(evidence: Evidence) -> Evidence:
 
 def _of_signal(signal: str, evidence: Evidence) -> Iterator[Reading]:
     measured = {(one.subject, one.labels) for one in evidence.readings_by_signal.get(signal + P99, ())}
-    greatest: dict[tuple[str, Labels], Reading] = {}
-    for suffix in LOWER:
-        for (subject, labels), one in _latest(evidence, signal + suffix).items():
-            known = greatest.get((subject, labels))
-            if (subject, labels) not in measured and (known is None or _number(one) > _number(known)):
-                greatest[subject, labels] = one
-    for one in greatest.values():
+    ends = {(one.subject, one.labels): one for one in latest_distributions(evidence) if one.signal == signal}
+    greatest: dict[tuple[str, Labels], tuple[float, Reading]] = {}
+    for suffix, share in LOWER.items():
+        for key, one in _latest(evidence, signal + suffix).items():
+            value = least(ends[key], share) if key in ends and is_valid(ends[key]) else _number(one)
+            if key not in measured and 0 < value < math.inf and value > greatest.get(key, (0.0, one))[0]:
+                greatest[key] = (value, one)
+    for value, one in greatest.values():
         origin = Origin(one.origin.artifact, f"{one.origin.place}, no less than {one.signal}".removeprefix(", "))
-        yield Reading(signal + P99, one.subject, one.value, origin, one.window, one.labels, one.note, AT_LEAST)
+        yield Reading(signal + P99, one.subject, value, origin, one.window, one.labels, one.note, AT_LEAST)
 
 
 def _latest(evidence: Evidence, signal: str) -> dict[tuple[str, Labels], Reading]:

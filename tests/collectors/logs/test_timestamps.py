@@ -70,6 +70,7 @@ WITHOUT_ZONE = [
     "Monday, 19 May 2025 10:13:13",
     "I0519 10:13:13",
     "E519 10:13:13",
+    "I20250519 10:13:13",
 ]
 WITH_ZONE = [
     "2025-05-19T10:13:13Z",
@@ -117,6 +118,11 @@ BEFORE = [
 def test_a_time_without_a_zone_is_read_as_utc(stamp: str) -> None:
     line = parse(f"{stamp} the engine stopped", WRITTEN)
     assert (line.time, line.zoned, line.message, line.writer) == (AT, False, "the engine stopped", APPLICATION)
+
+
+def test_the_thread_behind_a_time_of_glog_is_no_year() -> None:
+    line = parse("I0519 10:13:13.250000  2019 model_lifecycle.cc:461] loading: sum:1", WRITTEN)
+    assert line.time == AT + 0.25
 
 
 @pytest.mark.parametrize("stamp", WITH_ZONE)

@@ -51,8 +51,8 @@ _FORMS = tuple(
         rf"{_DAY}(?P<mon>{MONTH}) {{1,3}}(?P<d>\d{{1,2}}) {_FULL_CLOCK}",
         # 19. Mai 10:13:13, So 23. Feb 16:24:18 CET 2025
         rf"{_DAY}(?P<d>\d{{1,2}})\.? (?P<mon>{MONTH}) {_FULL_CLOCK}",
-        # I0519 10:13:13.123456, and E519 of PyTorch
-        rf"[IWEFDCV](?P<md>\d{{3,4}}) {_FULL_CLOCK}",
+        # I0519 10:13:13.123456, E519 of PyTorch, I20250519 of glog 0.6
+        rf"[IWEFDCV](?P<y>\d{{4}})?(?P<md>\d{{3,4}}) {_FULL_CLOCK}",
         # W0000 00:00:1716113593.123456 of programs without a calendar (JAX)
         r"[IWEFDC]0000 00:00:(?P<epoch>\d{10}\.\d{6})",
         # 1747649593.123456, 1747649593123
@@ -61,7 +61,7 @@ _FORMS = tuple(
 )
 _FROM_DIGITS = (*_FORMS[:5], *_FORMS[6:9], _FORMS[11])
 _FROM_WORDS = (_FORMS[0], _FORMS[3], _FORMS[5], *_FORMS[7:11])
-_FROM_WORDS_LIKE = re.compile(r"[IWEFDCV]\d{3,4} |(?:[^\W\d_]{1,12}\.?,? {1,3}){1,2}\d")
+_FROM_WORDS_LIKE = re.compile(r"[IWEFDCV](?:\d{4})?\d{3,4} |(?:[^\W\d_]{1,12}\.?,? {1,3}){1,2}\d")
 _YEAR_BEHIND = re.compile(r" (\d{4})(?!\d)")
 _EPOCH_UNITS = {10: 1.0, 13: 1e-3, 16: 1e-6, 19: 1e-9}  # by the number of digits
 _EARLIEST, _LATEST = 946684800.0, 4102444800.0  # 2000 and 2100: other numbers are no times
@@ -112,7 +112,8 @@ def _stamp(text: str, found: re.Match[str], written_at: float) -> Stamp | None:
     zone = zone_at(text, end)
     end = zone.end if zone else end
     year = int(named["y"]) if named.get("y") else None
-    if year is None and (behind := _YEAR_BEHIND.match(text, end)):
+    # Behind the time of glog stands the number of a thread.
+    if year is None and named.get("mon") and (behind := _YEAR_BEHIND.match(text, end)):
         year, end = int(behind[1]), behind.end()
     dates = tuple(_dates(named))
     if year is not None and year < 100:
