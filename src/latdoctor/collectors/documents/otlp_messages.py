@@ -102,13 +102,13 @@ def _varint(content: bytes, position: int) -> tuple[int, int]:
     return -1, position
 
 
-def _unpacked(message: bytes) -> bytes:
-    if not message.startswith(_ZSTD):
-        return message
+def _unpacked(content: bytes) -> bytes:
+    if not content.startswith(_ZSTD):
+        return content
     try:
-        if zstandard.frame_content_size(message) > _MAX_UNPACKED:
+        if zstandard.frame_content_size(content) > _MAX_UNPACKED:
             raise ValueError(f"a message has more than {_MAX_UNPACKED >> 20} MiB when unpacked")
-        return zstandard.ZstdDecompressor().decompress(message, max_output_size=_MAX_UNPACKED)
+        return zstandard.ZstdDecompressor().decompress(content, max_output_size=_MAX_UNPACKED)
     except zstandard.ZstdError as error:
         raise ValueError(f"a compressed message is damaged: {error}") from error
 
