@@ -6,6 +6,7 @@ events per second, …). A literal such as `1ms` or `80%` is converted to the ba
 
 from __future__ import annotations
 
+import datetime
 import math
 import re
 from dataclasses import dataclass
@@ -159,6 +160,14 @@ def elapsed(seconds: float) -> str:
         return f"-{text}" if seconds < 0 else text
     text = f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
     return f"-{text}" if seconds < 0 else text
+
+
+def clock_time(time: float) -> str:
+    """The time of day of unix seconds: `02:19:20 UTC`."""
+    try:
+        return datetime.datetime.fromtimestamp(time, datetime.UTC).strftime("%H:%M:%S UTC")
+    except (OverflowError, ValueError, OSError):  # a source may contain any number
+        return "an impossible time"
 
 
 def percent(probability: float) -> str:

@@ -13,12 +13,12 @@ Otherwise jump and drop are 1.
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series, Window
+from latdoctor.units import clock_time
 
 SIGNAL = "arrival.rate"
 JUMP, DROP = "arrival.jump", "arrival.drop"
@@ -63,7 +63,7 @@ def _of_one(series: Series, start: float | None) -> tuple[Reading, ...]:
     if sum(lengths) > LONG:
         minutes = _at_once(arrived, steps, at * each, each)
         ratio = max(ratio, min(1.0, minutes)) if falls else min(ratio, max(1.0, minutes))
-    note = f"from {_clock(times[0] - steps[0] + sum(lengths[:at]))} on"
+    note = f"from {clock_time(times[0] - steps[0] + sum(lengths[:at]))} on"
     if strength < MIN_G:
         ratio, note = 1.0, f"no significant change within {sum(lengths):.0f} s"
     origin = Origin(series.origin.artifact, f"{series.origin.place}, page by page")
@@ -82,14 +82,6 @@ def _at_once(arrived: Sequence[float], steps: Sequence[float], at: int, slack: i
     if not before or not after:
         return 1.0
     return max(sum(arrived[late]), 0.5) / after / (max(sum(arrived[early]), 0.5) / before)
-
-
-def _clock(time: float) -> str:
-    """`02:19:20 UTC`."""
-    try:
-        return datetime.datetime.fromtimestamp(time, datetime.UTC).strftime("%H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):  # a source may contain any number
-        return "an impossible time"
 
 
 def _lengths(times: Sequence[float]) -> list[float]:

@@ -68,7 +68,7 @@ def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalS
 def _past_levels(available: SignalSet) -> SignalSet:
     counted = {LENGTH} if {TOKENS, COMPLETED} <= available else set()
     counted |= {LONGEST} if QUEUE in available else set()
-    return frozenset(counted | {past for signal, (past, _) in PAST.items() if signal in available})
+    return frozenset(counted | {past for signal, past in PAST.items() if signal in available})
 
 
 def _standstill(available: SignalSet) -> SignalSet:

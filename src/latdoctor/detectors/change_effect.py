@@ -7,15 +7,13 @@ server in particular. Load and the lengths of inputs and outputs are compared ov
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 
-from latdoctor.detectors.level_shift import HighRun, highest_run
+from latdoctor.detectors.level_shift import HighRun, highest_run, median_step
 from latdoctor.evidence.model import Event, Evidence, Origin, Reading, Series, Value, Window
-from latdoctor.units import format_value
+from latdoctor.units import clock_time, format_value
 
 COMPUTE = "compute.time.mean"
 LOADS = ("arrival.rate", "completion.rate")
@@ -66,7 +64,7 @@ def _rise(series: Series) -> _Rise | None:
     run = highest_run(series.values)
     if run is None or run.last < len(series.values) - 1:
         return None
-    step = median(later - before for before, later in pairwise(series.times))
+    step = median_step(series.times)
     return _Rise(series, run, series.times[run.first] - step, run.unsure * step)
 
 
@@ -119,9 +117,8 @@ def _sentence(rise: _Rise, change: Event, ratio: float, load: float | None) -> s
     near = gap <= rise.within
     when = f"within {format_value(rise.within, 'time')} of" if near else f"{format_value(gap, 'time')} after"
     loaded = "" if load is None else "; load flat" if load <= FLAT else f"; load {load:.2g} × that before"
-    return (
-        f"compute per request is {ratio:.2g} × that before since {_clock(rise.begin)}, {when}: {_what(change)}{loaded}"
-    )
+    since = clock_time(rise.begin)
+    return f"compute per request is {ratio:.2g} × that before since {since}, {when}: {_what(change)}{loaded}"
 
 
 def _what(change: Event) -> str:
@@ -129,10 +126,3 @@ def _what(change: Event) -> str:
         return change.text
     parts = (str(change.fields.get(name, "")) for name in ("what", "to"))
     return f"{change.signal.rpartition('.')[2]} {' '.join(part for part in parts if part)}".strip()
-
-
-def _clock(time: float) -> str:
-    try:
-        return datetime.datetime.fromtimestamp(time, datetime.UTC).strftime("%H:%M:%S UTC")
-    except (OverflowError, ValueError, OSError):  # a source may contain any number
-        return "an impossible time"

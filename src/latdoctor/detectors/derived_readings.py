@@ -112,7 +112,7 @@ def derived_remainders(evidence: Evidence) -> Evidence:
 
 def _first_rates(evidence: Evidence) -> Iterator[Reading]:
     reported = _subjects(evidence, "arrival.first_rate")
-    shares = {one.subject: value for one, value in latest_numbers(evidence, "retry.share")}
+    shares = latest_values(evidence, "retry.share")
     for arrivals, rate in latest_numbers(evidence, "arrival.rate"):
         share = shares.get(arrivals.subject)
         if share is not None and arrivals.subject not in reported:
@@ -120,7 +120,7 @@ def _first_rates(evidence: Evidence) -> Iterator[Reading]:
 
 
 def _memory_margins(evidence: Evidence) -> Iterator[Reading]:
-    limits = {one.subject: value for one, value in latest_numbers(evidence, "gpu.memory_temperature_max")}
+    limits = latest_values(evidence, "gpu.memory_temperature_max")
     for now, value in latest_numbers(evidence, "gpu.memory_temperature"):
         limit = limits.get(now.subject)
         if limit is not None and limit > 0:
@@ -129,7 +129,7 @@ def _memory_margins(evidence: Evidence) -> Iterator[Reading]:
 
 def _at_maximum(evidence: Evidence) -> Iterator[Reading]:
     reported = _subjects(evidence, "hpa.at_maximum")
-    most = {one.subject: value for one, value in latest_numbers(evidence, "hpa.replicas_max")}
+    most = latest_values(evidence, "hpa.replicas_max")
     for now, replicas in latest_numbers(evidence, "hpa.replicas"):
         if now.subject in most and now.subject not in reported:
             yield _derive(now, "hpa.at_maximum", float(replicas >= most[now.subject]), "hpa.replicas at its maximum")
@@ -157,6 +157,11 @@ def latest_numbers(evidence: Evidence, signal: str) -> Iterator[tuple[Reading, f
         if known is None or (one.window.end or 0.0) > (known[0].window.end or 0.0):
             found[one.subject] = (one, one.value)
     yield from found.values()
+
+
+def latest_values(evidence: Evidence, signal: str) -> dict[str, float]:
+    """The values of `latest_numbers`, by subject."""
+    return {one.subject: value for one, value in latest_numbers(evidence, signal)}
 
 
 def _derive(source: Reading, signal: str, value: float, place: str) -> Reading:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from statistics import median
 
-from latdoctor.detectors.derived_readings import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers, latest_values
 from latdoctor.evidence.model import Evidence, Origin, Reading
 
 RUNNING, QUEUE = "requests.running", "queue.depth"
@@ -22,7 +22,7 @@ _RANK = re.compile(r"[:,](?:engine|dp_rank)=[^:,@]*")
 def held_requests(evidence: Evidence) -> Evidence:
     """Derive `replica.held_ratio` and `replica.others_queue` for every replica with siblings."""
     running = {one.subject: (one, value) for one, value in latest_numbers(evidence, RUNNING)}
-    queues = {one.subject: value for one, value in latest_numbers(evidence, QUEUE)}
+    queues = latest_values(evidence, QUEUE)
     groups: dict[str, list[str]] = {}
     for subject in running.keys() & queues.keys():
         groups.setdefault(_service(subject), []).append(subject)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
-from statistics import median
+from collections.abc import Iterator, Sequence
 
-from latdoctor.detectors.level_change import worsening
-from latdoctor.detectors.level_shift import MIN_STEPS
-from latdoctor.evidence.model import Event, Evidence, Series, Value
+from latdoctor.detectors.level_change import LevelChange, worsening
+from latdoctor.detectors.level_shift import MIN_STEPS, median_step
+from latdoctor.evidence.model import Event, Evidence, Origin, Series, Value
 
 ONSET = "level.onset"
 SIGNALS = ("error.ratio", "queue.depth", "queue.time.mean")
@@ -24,15 +22,21 @@ def level_onsets(evidence: Evidence) -> Evidence:
 
 def _events(series: Series) -> Iterator[Event]:
     change = worsening(series.signal, series.values)
-    if change is None:
-        return
-    step = median(later - before for before, later in pairwise(series.times))
+    if change is not None:
+        begin = series.times[change.first] - median_step(series.times)
+        yield level_event(series.signal, series.subject, change, series.times, series.origin, begin)
+
+
+def level_event(
+    signal: str, subject: str, change: LevelChange, times: Sequence[float], origin: Origin, begin: float
+) -> Event:
+    """The `level.onset` of `signal` at `begin`; `times` are those of the samples that `change` counts."""
     fields: dict[str, Value] = {
-        "signal": series.signal,
+        "signal": signal,
         "before": change.before,
         "after": change.after,
-        "within": change.unsure * step,
+        "within": change.unsure * median_step(times),
     }
-    if change.last < len(series.times) - 1:
-        fields["until"] = series.times[change.last]
-    yield Event(ONSET, series.subject, series.origin, fields, series.times[change.first] - step)
+    if change.last < len(times) - 1:
+        fields["until"] = times[change.last]
+    return Event(ONSET, subject, origin, fields, begin)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from statistics import fmean, median
 
 BLOCKS, WHOLE = 120, 240  # a series of WHOLE steps or fewer is not cut
@@ -94,6 +94,11 @@ def highest_run(values: Sequence[float]) -> HighRun | None:
     return over
 
 
+def median_step(times: Sequence[float]) -> float:
+    """The usual time between two points of a series, in seconds; `times` has two at least."""
+    return median(later - before for before, later in pairwise(times))
+
+
 def _placed(values: Sequence[float], size: int, kept: Sequence[int], blocks: Sequence[float], run: _Run) -> HighRun:
     """`run` of the blocks `kept`, in steps of the series."""
     before, after = median(blocks[: run.first]), median(blocks[run.first : run.last])
@@ -133,24 +138,24 @@ def _beginning(blocks: Sequence[float], run: _Run, middle: float) -> int:
 def _significant(blocks: Sequence[float]) -> _Run | None:
     if len(blocks) < MIN_BLOCKS:
         return None
-    return _by_ranks(blocks) or _by_half(blocks) or _by_gap(blocks)
+    sharpest = _sharpest(blocks)
+    return _by_ranks(blocks, sharpest) or _by_half(blocks, sharpest) or _by_gap(blocks)
 
 
-def _by_half(blocks: Sequence[float]) -> _Run | None:
+def _by_half(blocks: Sequence[float], sharpest: _Run) -> _Run | None:
     """By the ranks of every second block, where neighbours share data and blocks further apart do not."""
     half = blocks[::2]
     if len(half) < MIN_HALF:
         return None
-    first, last, _ = _sharpest(blocks)
-    parts = _parts(blocks, first, last)
+    parts = _parts(blocks, sharpest.first, sharpest.last)
     if _dependence(parts) < MAX_DEPENDENCE or _dependence(parts, 2) > MAX_SECOND:
         return None
-    run = _by_ranks(half)
+    run = _by_ranks(half, _sharpest(half))
     return run and _Run(2 * run.first, min(2 * run.last, len(blocks)), run.z)
 
 
-def _by_ranks(blocks: Sequence[float]) -> _Run | None:
-    first, last, z = _sharpest(blocks)
+def _by_ranks(blocks: Sequence[float], sharpest: _Run) -> _Run | None:
+    first, last, z = sharpest.first, sharpest.last, sharpest.z
     early, run, rest = blocks[:first], blocks[first:last], blocks[last:]
     dependence = _dependence(_parts(blocks, first, last))
     z *= math.sqrt((1 - dependence) / (1 + dependence))
@@ -213,8 +218,8 @@ def _wholly_apart(rest: Sequence[float], run: Sequence[float]) -> bool:
     return min(run) > max(rest) and math.comb(len(rest) + len(run), len(run)) >= MIN_CHOICES
 
 
-def _sharpest(blocks: Sequence[float]) -> tuple[int, int, float]:
-    """Return the run first..last-1 with the largest standardised rank sum, and that sum."""
+def _sharpest(blocks: Sequence[float]) -> _Run:
+    """Return the run with the largest standardised rank sum."""
     n = len(blocks)
     sums = (0.0, *accumulate(_ranks(blocks)))
     best = (MIN_RUN, n, 0.0)
@@ -225,7 +230,7 @@ def _sharpest(blocks: Sequence[float]) -> tuple[int, int, float]:
             z = (sums[last] - sums[first] - inside * (n + 1) / 2) / spread
             if z > best[2]:
                 best = (first, last, z)
-    return best
+    return _Run(*best)
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from latdoctor.detectors.derived_readings import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers, latest_values
 from latdoctor.evidence.model import Evidence, Origin, Reading
 from latdoctor.sanitize import counted
 
@@ -52,9 +52,7 @@ def _model(subject: str) -> str:
 
 def _busy(evidence: Evidence) -> Iterator[Reading]:
     """One instance computes at most all the time; the time of a request weighs large batches more, so it may exceed."""
-    times, instances = (
-        {one.subject: value for one, value in latest_numbers(evidence, name)} for name in (COMPUTE, INSTANCES)
-    )
+    times, instances = (latest_values(evidence, name) for name in (COMPUTE, INSTANCES))
     reported = {one.subject for one in evidence.readings_by_signal.get(BUSY, ())}
     for one, rate in latest_numbers(evidence, EXECUTIONS):
         time, count = times.get(one.subject), instances.get(one.subject)

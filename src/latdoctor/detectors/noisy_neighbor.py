@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from latdoctor.detectors.derived_readings import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers, latest_values
 from latdoctor.detectors.replica_outliers import OF_SERVER, REPLICA
 from latdoctor.evidence.model import Evidence, Gap, Origin, Reading
 from latdoctor.gap_code import GapCode
@@ -33,7 +33,7 @@ def neighbour_cpu(evidence: Evidence) -> Evidence:
 
 def _found(evidence: Evidence) -> Iterator[Reading | Gap]:
     processors = next((value for _, value in latest_numbers(evidence, "host.cpus")), 0.0)
-    own = {one.subject: value for one, value in latest_numbers(evidence, OWN)}
+    own = latest_values(evidence, OWN)
     used = {one.subject: value for one, value in latest_numbers(evidence, BY_SERVERS) if _is_here(one.subject)}
     replicas = _replicas([one.id for one in evidence.subjects])
     silent = sorted(replicas - used.keys()) if len(replicas) > 1 else []

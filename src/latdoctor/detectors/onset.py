@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
 
-from latdoctor.detectors.level_shift import HighRun, highest_run
+from latdoctor.detectors.level_shift import HighRun, highest_run, median_step
 from latdoctor.evidence.model import Event, Evidence, Origin, Series
 
 SIGNALS = ("latency.p99", "latency.p95", "latency.p50", "latency.mean")
@@ -39,7 +37,7 @@ class _Rise:
 
     @property
     def step(self) -> float:
-        return median(later - before for before, later in pairwise(self.series.times))
+        return median_step(self.series.times)
 
     @property
     def begin(self) -> float:

@@ -7,22 +7,23 @@ value after the split beyond each before it for short ones), and stays so to the
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import median
 
-from latdoctor.detectors.derived_readings import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers, latest_values
+from latdoctor.detectors.level_change import SHAPES
 from latdoctor.detectors.level_shift import MIN_RATIO, MIN_STEPS, highest_run
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series
 
 QUEUE, MOST = "queue.depth", "queue.most"
 LENGTH, TOKENS, REQUESTS = "output.length.mean", "output.token_count", "completion.count"
-# The signal of the past of each, and how a value is mapped so that worse is higher.
-PAST: Mapping[str, tuple[str, Callable[[float], float]]] = {
-    LENGTH: ("output.length.before", lambda value: value),
-    "ttft.mean": ("ttft.before", lambda value: value),
-    "kv.usage": ("kv.usage_before", lambda value: 1 / (1.03 - min(value, 1.0))),
-    "output.token_rate": ("output.token_before", lambda value: 1 / (value + 1)),
-    "prefix_cache.hit_ratio": ("prefix_cache.hit_before", lambda value: 1 / (value + 0.02)),
+# The signal of the past of each; `level_change.SHAPES` says how a value is mapped so that worse is higher.
+PAST: Mapping[str, str] = {
+    LENGTH: "output.length.before",
+    "ttft.mean": "ttft.before",
+    "kv.usage": "kv.usage_before",
+    "output.token_rate": "output.token_before",
+    "prefix_cache.hit_ratio": "prefix_cache.hit_before",
 }
 _FEWEST_REQUESTS = 20  # for a mean by counts: tokens of requests that still run are counted too
 _FEWEST_STEPS, _FEWEST_SIDE = 8, 3  # values of a short series, and of each side of its split
@@ -44,7 +45,7 @@ def _longest_queues(evidence: Evidence) -> Iterator[Reading]:
 
 def _lengths(evidence: Evidence) -> Iterator[Reading]:
     reported = {one.subject for one in evidence.readings_by_signal.get(LENGTH, ())}
-    requests = {one.subject: value for one, value in latest_numbers(evidence, REQUESTS)}
+    requests = latest_values(evidence, REQUESTS)
     for tokens, value in latest_numbers(evidence, TOKENS):
         count = requests.get(tokens.subject, 0.0)
         if tokens.subject not in reported and count >= _FEWEST_REQUESTS:
@@ -52,21 +53,22 @@ def _lengths(evidence: Evidence) -> Iterator[Reading]:
 
 
 def _before(evidence: Evidence) -> Iterator[Reading]:
-    for signal, (past, shape) in PAST.items():
+    for signal, past in PAST.items():
         reported = {one.subject for one in evidence.readings_by_signal.get(past, ())}
         current = {one.subject: one for one, _ in latest_numbers(evidence, signal)}
         for series in evidence.series:
             source = current.get(series.subject)
             if series.signal != signal or series.labels or series.subject in reported or source is None:
                 continue
-            first = _changed(series, shape)
+            first = _changed(series)
             if first:
                 yield _reading(source, past, median(series.values[:first]), "before it changed")
 
 
-def _changed(series: Series, shape: Callable[[float], float]) -> int:
+def _changed(series: Series) -> int:
     """The step at which the level that lasts to the end begins; 0 if there is none."""
-    shaped = [shape(value) for value in series.values]
+    shape = SHAPES.get(series.signal)
+    shaped = [shape(value) for value in series.values] if shape else series.values
     if len(shaped) < MIN_STEPS:
         return _split(shaped)
     run = highest_run(shaped)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from latdoctor.detectors.derived_readings import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers, latest_values
 from latdoctor.evidence.model import Evidence, Origin, Reading
 
 CALLS, QUEUE, COMPUTE = "pipeline.calls_per_request", "pipeline.queue_share", "pipeline.compute_share"
@@ -45,10 +45,7 @@ def pipeline_steps(evidence: Evidence) -> Evidence:
 
 
 def _by_server(evidence: Evidence) -> Mapping[str, list[_Model]]:
-    queue, infer, count = (
-        {one.subject: value for one, value in latest_numbers(evidence, name)}
-        for name in ("queue.time.mean", _INFER, _COUNT)
-    )
+    queue, infer, count = (latest_values(evidence, name) for name in ("queue.time.mean", _INFER, _COUNT))
     servers: dict[str, list[_Model]] = {}
     for one, latency in latest_numbers(evidence, "latency.mean"):
         if one.subject.startswith(_MODEL) and latency > 0:

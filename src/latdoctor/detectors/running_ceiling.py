@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import mean
 
-from latdoctor.detectors.derived_readings import latest_numbers
+from latdoctor.detectors.derived_readings import latest_numbers, latest_values
 from latdoctor.evidence.model import Evidence, Origin, Reading, Series
 
 RUNNING, LIMIT, SHARE = "requests.running", "requests.limit", "requests.limit_share"
@@ -21,9 +21,7 @@ _FEWEST = 3  # samples of a series
 
 def running_ceilings(evidence: Evidence) -> Evidence:
     """Derive the mean and the most of series, and `requests.limit_share` of every subject with a ceiling."""
-    limits, means, most = (
-        {one.subject: value for one, value in latest_numbers(evidence, name)} for name in (LIMIT, MEAN, MOST)
-    )
+    limits, means, most = (latest_values(evidence, name) for name in (LIMIT, MEAN, MOST))
     reported = {one.subject for one in evidence.readings_by_signal.get(SHARE, ())}
     found: list[Reading] = []
     for running, value in latest_numbers(evidence, RUNNING):

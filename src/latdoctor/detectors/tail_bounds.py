@@ -7,11 +7,11 @@ The reading is marked as a bound (`at least`): it can show that a limit is excee
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from latdoctor.detectors.quantiles import QUANTILES, is_valid, latest_distributions, least
 from latdoctor.evidence.catalogue import catalogue
-from latdoctor.evidence.model import AT_LEAST, AT_MOST, Evidence, Labels, Origin, Reading, is_unknown
+from latdoctor.evidence.model import AT_LEAST, AT_MOST, Distribution, Evidence, Labels, Origin, Reading, is_unknown
 
 P99 = ".p99"
 LOWER = {suffix: share for suffix, share, _ in QUANTILES if suffix != P99}
@@ -20,12 +20,13 @@ LOWER = {suffix: share for suffix, share, _ in QUANTILES if suffix != P99}
 def tail_bounds(evidence: Evidence) -> Evidence:
     """Derive `X.p99`, as a bound, for each subject that has `X.p50` or `X.p95` and no `X.p99`."""
     signals = sorted(name.removesuffix(P99) for name in catalogue() if name.endswith(P99))
-    return Evidence(readings=tuple(one for signal in signals for one in _of_signal(signal, evidence)))
+    spread = latest_distributions(evidence)
+    return Evidence(readings=tuple(one for signal in signals for one in _of_signal(signal, evidence, spread)))
 
 
-def _of_signal(signal: str, evidence: Evidence) -> Iterator[Reading]:
+def _of_signal(signal: str, evidence: Evidence, spread: Sequence[Distribution]) -> Iterator[Reading]:
     measured = {(one.subject, one.labels) for one in evidence.readings_by_signal.get(signal + P99, ())}
-    ends = {(one.subject, one.labels): one for one in latest_distributions(evidence) if one.signal == signal}
+    ends = {(one.subject, one.labels): one for one in spread if one.signal == signal}
     greatest: dict[tuple[str, Labels], tuple[float, Reading]] = {}
     for suffix, share in LOWER.items():
         for key, one in _latest(evidence, signal + suffix).items():

@@ -7,14 +7,12 @@ evidence; here it bounds the time that is judged.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-from statistics import median
 
-from latdoctor.collectors.logs.engine_formats import ONSET
 from latdoctor.detectors.level_change import worsening
+from latdoctor.detectors.level_onset import level_event
 from latdoctor.detectors.level_shift import highest_run
 from latdoctor.detectors.onset import SIGNALS
-from latdoctor.evidence.model import Event, Series, Value
+from latdoctor.evidence.model import Event, Series
 
 LEVELS = ("queue.depth", "kv.usage", "queue.time.mean", "requests.running")
 
@@ -23,18 +21,8 @@ def level_changes(found: Sequence[Series]) -> Iterator[Event]:
     """A `level.onset` for each quantity that moved to a worse level."""
     for one in found:
         change = worsening(one.signal, one.values) if one.signal in LEVELS else None
-        if change is None:
-            continue
-        step = median(later - before for before, later in pairwise(one.times))
-        fields: dict[str, Value] = {
-            "signal": one.signal,
-            "before": change.before,
-            "after": change.after,
-            "within": max(step, change.unsure * step if change.unsure > 1 else 0.0),
-        }
-        if change.last < len(one.times) - 1:
-            fields["until"] = one.times[change.last]
-        yield Event(ONSET, one.subject, one.origin, fields, one.times[change.first])
+        if change is not None:
+            yield level_event(one.signal, one.subject, change, one.times, one.origin, one.times[change.first])
 
 
 def lasting_since(found: Sequence[Series]) -> float | None:

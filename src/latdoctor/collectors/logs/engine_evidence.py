@@ -16,13 +16,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from statistics import median
 
 from latdoctor.collectors.access_log.replica_stats import RECENT
-from latdoctor.collectors.logs.engine_formats import ONSET, ValueKind
+from latdoctor.collectors.logs.engine_formats import ValueKind
 from latdoctor.collectors.logs.engine_levels import stall
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.detectors.level_change import LevelChange, worsening
+from latdoctor.detectors.level_onset import level_event
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import (
@@ -326,17 +326,8 @@ class _EngineReport:
         if self.stall:
             found = {**found, _OUTPUT: self.stall}
         for signal, (change, samples) in found.items():
-            step = median(later - before for before, later in pairwise(samples.axis))
-            fields: dict[str, Value] = {
-                "signal": signal,
-                "before": change.before,
-                "after": change.after,
-                "within": max(step, change.unsure * step if change.unsure > 1 else 0.0),
-            }
-            if change.last < len(samples.axis) - 1:
-                fields["until"] = samples.axis[change.last]
             origin = Origin(self.artifact.name, f"line {samples.lines[change.first]}")
-            yield Event(ONSET, self.subject, origin, fields, samples.axis[change.first])
+            yield level_event(signal, self.subject, change, samples.axis, origin, samples.axis[change.first])
 
 
 def _merged(one: _Samples, signal: str) -> _Samples:

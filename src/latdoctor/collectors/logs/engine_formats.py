@@ -15,12 +15,12 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from latdoctor.detectors.level_onset import ONSET
 from latdoctor.errors import DefinitionError, Problem
 from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.strict_yaml import StructReader, load
 from latdoctor.units import unit
 
-ONSET = "level.onset"
 _FOLDER = Path(__file__).parent / "engines"
 NUMBER = r"([-+]?\d[\d,]*(?:\.\d+)?(?:[eE][-+]?\d{1,3})?)"
 DURATION = "duration"  # as a unit: the number has its own one, as in 5.6ms
