@@ -17,8 +17,8 @@ from latdoctor.background import run_concurrently
 from latdoctor.errors import OperationError
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse, Secret, redact_secrets, send_request
 from latdoctor.http.failure import FailureCode, RequestFailure
-from tests.http.stub_server import Serve, answering, dripping, hangs, serving
-from tests.remediation.actions.lossy_proxy import PATIENCE
+from tests.http.stub_server import Serve, answering, dripping, each, hangs, serving
+from tests.remediation.actions.lossy_proxy import PATIENCE, whole
 
 CANARY = "canary-in-the-mine-0123456789"
 
@@ -218,3 +218,18 @@ def test_threads_share_connections() -> None:
         calls = [partial(client.send, HttpRequest("GET", server.url, {}, reads=True), PATIENCE) for _ in range(9)]
         came = list(run_concurrently(calls, 3, "t"))
         assert [one.body if isinstance(one, HttpResponse) else one for one in came] == [b"x"] * 9
+
+
+def answer_once(client: socket.socket, _: threading.Event) -> None:
+    """Answer, keep the connection open, and close it when the next request has arrived."""
+    client.sendall(b"HTTP/1.1 200 Said\r\ncontent-length: 1\r\n\r\nx")
+    whole(client)
+
+
+@pytest.mark.parametrize(("method", "repeated"), [("GET", True), ("POST", False)])
+def test_a_request_lost_with_an_idle_connection_is_sent_again_if_it_is_safe(method: str, repeated: bool) -> None:
+    with serving(each(answer_once, answering(200, b"y"))) as server, HttpClient() as client:
+        first, second = (client.send(HttpRequest(method, server.url, {}, reads=True), PATIENCE) for _ in range(2))
+    assert isinstance(first, HttpResponse)
+    assert isinstance(second, HttpResponse) == repeated
+    assert len(server.seen) == 1 + repeated

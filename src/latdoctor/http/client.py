@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1 << 20  # of a response body
 MAX_ERROR_BYTES = 64 << 10  # of the body of an error status
 _KEPT = ("etag", "retry-after", "location")  # response headers that callers use
+_SAFE = ("GET", "HEAD")  # methods whose repetition changes nothing
 # Steps of httpcore (extension "trace") that send data.
 _REQUEST = ("send_request_headers.started", "send_request_body.started")
 _SENDING = ("connect_tcp.started", "start_tls.started", *_REQUEST)
@@ -96,8 +97,11 @@ class _SendGuard:
         self.seconds = seconds
         self.until = time.monotonic() + seconds
         self.begun = False
+        self.connected = False  # a connection was opened for this request; otherwise it uses one of the pool
 
     def __call__(self, name: str, _: Any) -> None:
+        if name.endswith("connect_tcp.started"):
+            self.connected = True
         if name.endswith(_REQUEST):
             self.begun = True  # before the deadline check: an abandoned thread may complete one more step
         if name.endswith(_SENDING):
@@ -188,7 +192,7 @@ class HttpClient:
             content=request.content,
             extensions={"timeout": timeout.as_dict(), "trace": guard, **extensions},
         )
-        response = self._transport(request.url).handle_request(sent)
+        response = _send_by(self._transport(request.url), sent, guard)
         try:
             return _read(response, guard, request)
         finally:
@@ -271,6 +275,21 @@ def _pinned(url: str, resolve: ResolveAddress | None) -> tuple[str, dict[str, st
     host = f"[{address}]" if ":" in address else address
     netloc = host if parts.port is None else f"{host}:{parts.port}"
     return urlunsplit(parts._replace(netloc=netloc)), {"Host": parts.netloc}, {"sni_hostname": parts.hostname or ""}
+
+
+def _send_by(transport: httpx.HTTPTransport, sent: httpx.Request, guard: _SendGuard) -> httpx.Response:
+    """Send again where a server closed an idle connection just as it was used once more.
+
+    A request that changes something is not repeated, because the server may have done it.
+    """
+    import httpx
+
+    while True:
+        try:
+            return transport.handle_request(sent)
+        except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+            if guard.connected or sent.method not in _SAFE:
+                raise
 
 
 def _read(response: httpx.Response, guard: _SendGuard, request: HttpRequest) -> HttpResponse:
