@@ -8,6 +8,7 @@ requests gives nothing out either, and of that nothing is said.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from latdoctor.detectors.derived_readings import latest_numbers
@@ -17,6 +18,7 @@ TOKENS = ("output.token_count", "output.token_rate")
 REQUESTS = ("completion.count", "completion.rate")
 INPUT = ("input.token_count", "input.token_rate")  # a long prompt is computed before the first token comes out
 HELD = ("requests.running", "queue.depth")
+TIMEOUT, TIMEOUTS = "log.engine_timeout", 3
 ARRIVED, PAST_MEAN = "arrival.count", "latency.past_mean"
 _STALE = 60.0  # seconds
 SOURCES = (*TOKENS, *REQUESTS)
@@ -29,6 +31,13 @@ def standstill(evidence: Evidence) -> Evidence:
     for name in (*SOURCES, *INPUT, *HELD, ARRIVED, PAST_MEAN):
         for one, _ in latest_numbers(evidence, name):
             known.setdefault(one.subject, {})[name] = one
+    # A server logs the status of a streamed answer when it begins. Where its engine reports again and again that it
+    # waits in vain, such lines are no answers that came out.
+    timeouts = Counter(one.subject for one in evidence.events_by_signal.get(TIMEOUT, ()))
+    for subject, readings in known.items():
+        if timeouts[subject] >= TIMEOUTS and not readings.keys() & {*TOKENS}:
+            for name in REQUESTS:
+                readings.pop(name, None)
     end = evidence.time.end
     return Evidence(readings=tuple(piece for readings in known.values() for piece in _of_one(readings, end)))
 

@@ -20,6 +20,9 @@ EVENTS = (
     "log.model_failed",
     "log.pool_fallback",
     "log.prefix_cache_lost",
+    "log.kv_transfer_failed",
+    "log.kernel_compiled",
+    "log.slot_awaited",
 )
 
 

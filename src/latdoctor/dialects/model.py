@@ -204,6 +204,7 @@ COUNTS: Mapping[str, str] = {
     "completion.rate": "completion.count",
     "output.token_rate": "output.token_count",
     "input.token_rate": "input.token_count",
+    "kv.preemption_rate": "kv.preemption_count",
 }
 OUTPUT_LENGTH = "output.length.mean"
 # What is compared with its past, and that past's signal.

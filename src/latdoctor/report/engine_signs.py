@@ -14,6 +14,9 @@ PHRASES = {
     "log.model_failed": ("model not loaded", "{} × model not loaded"),
     "log.pool_fallback": ("memory pool not used", "{} × memory pool not used"),
     "log.prefix_cache_lost": ("cached prompt computed anew", "{} × cached prompt computed anew"),
+    "log.kv_transfer_failed": ("KV cache not transferred", "{} × KV cache not transferred"),
+    "log.kernel_compiled": ("kernel compiled in a request", "{} × kernel compiled in a request"),
+    "log.slot_awaited": ("request put off for want of a slot", "{} × request put off for want of a slot"),
 }
 
 

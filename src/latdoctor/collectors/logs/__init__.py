@@ -24,25 +24,26 @@ MEMORY = (
     "oom.reserved_unallocated", "oom.room_ratio", "start.memory_free", "start.memory_total", "start.memory_reserve",
     "start.kv_needed", "start.kv_available", "start.kv_tokens", "start.sequence_tokens", "start.prefill_tokens",
     "log.cpu_fallback", "offload.nodes_cpu", "offload.nodes_gpu", "offload.memcpy_nodes",
-    "log.fatal_error", "log.recompile", "log.recompile_limit",
+    "log.fatal_error", "log.recompile", "log.recompile_limit", "log.slow_callback",
 )  # fmt: skip
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")
 # What the engines' own lines show (engines/*.yaml), where a log has such lines.
 ENGINE_SIGNALS = (
     "batch.tokens", "batch.tokens.mean", "compute.infer.mean", "compute.time", "compute.time.mean",
-    "config.context_length", "config.gpu_memory_share",
-    "decode.time", "decode.time.mean", "image_cache.hit_ratio", "input.length", "input.length.mean",
-    "input.token_rate", "iteration.time", "iteration.time.mean", "kv.blocks", "kv.blocks_free",
-    "kv.blocks_used", "kv.hit_ratio", "kv.host_usage", "kv.longest_requests", "kv.preemption_rate",
-    "kv.retracted", "kv.tokens", "kv.tokens_used", "kv.usage", "latency", "latency.mean", "level.onset",
-    "log.engine_dead", "log.engine_timeout", "log.kv_full", "log.model_failed", "log.pool_fallback",
-    "log.prefix_cache_lost", "log.queue_full", "output.length", "output.length.mean", "output.token_rate",
-    "postprocess.time.mean", "prefill.time", "prefill.time.mean", "prefix_cache.hit_ratio",
-    "prefix_cache.remote_hit_ratio", "preprocess.time.mean", "queue.depth", "queue.time", "queue.time.mean",
-    "queue.tokens", "requests.in_decode", "requests.in_prefill", "requests.limit", "requests.running",
-    "requests.scheduled", "requests.swapped", "server.gpu_memory_ratio", "server.gpu_utilization",
-    "server.host_cpu", "server.host_disk_ratio", "server.host_memory_ratio", "speculation.acceptance_ratio",
-    "tpot", "tpot.mean", "transfer.unallocated", "transfer.waiting", "worker.load_time",
+    "config.context_length", "config.gpu_memory_share", "decode.time", "decode.time.mean",
+    "image_cache.hit_ratio", "input.length", "input.length.mean", "input.token_rate", "iteration.time",
+    "iteration.time.mean", "kv.blocks", "kv.blocks_free", "kv.blocks_used", "kv.hit_ratio", "kv.host_usage",
+    "kv.longest_requests", "kv.preemption_rate", "kv.retracted", "kv.tokens", "kv.tokens_used", "kv.usage",
+    "latency", "latency.mean", "level.onset", "log.engine_dead", "log.engine_timeout", "log.kernel_compiled",
+    "log.kv_full", "log.kv_transfer_failed", "log.model_failed", "log.model_loaded", "log.pool_fallback",
+    "log.prefix_cache_lost", "log.queue_full", "log.slot_awaited", "log.upstream_error", "model.load_time",
+    "output.length", "output.length.mean", "output.token_rate", "postprocess.time.mean", "prefill.time",
+    "prefill.time.mean", "prefix_cache.hit_ratio", "prefix_cache.remote_hit_ratio", "preprocess.time.mean",
+    "queue.depth", "queue.time", "queue.time.mean", "queue.tokens", "requests.in_decode", "requests.in_prefill",
+    "requests.limit", "requests.running", "requests.scheduled", "requests.swapped", "server.gpu_memory_ratio",
+    "server.gpu_utilization", "server.host_cpu", "server.host_disk_ratio", "server.host_memory_ratio",
+    "speculation.acceptance_ratio", "tpot", "tpot.mean", "transfer.sending", "transfer.unallocated",
+    "transfer.waiting", "worker.load_time",
 )  # fmt: skip
 
 

@@ -25,16 +25,6 @@ class FailedCall:
     driver: bool = False
 
 
-# A line without any of these has no failure. On bytes, so that most lines are never decoded.
-HINTS = (
-    # Not "cuda graph", which is in every line of SGLang's statistics.
-    rb"(?i:cuda(?:[^ \n]|$| (?:[^g\n]|g[^r\n]|gr[^a\n]))|outofmemory)|hipError|HIP (?:runtime )?error"
-    rb"|HIP out of memory|_STATUS_|RESOURCE_EXHAUSTED"
-    rb"|OOM when allocating|out of memory trying to allocate|failed call to cuInit|MPS backend out of memory"
-    rb"|ROCm error|Memory access fault by GPU|HSA_STATUS_ERROR|Device memory allocation of size"
-    rb"|Out of memory error on GPU|bfc_arena.{0,80}Failed to allocate|failed to allocate (?:ROCm|HIP|Vulkan|Metal)"
-)
-
 _TRIGGER = re.compile(
     r"\b(?:cuda|hip|rocm)[ _]?(?:(?:runtime|driver|api) )?(?:error|failure)\b|\bcuda runtime \("
     r"|\bTriton Error \[(?:CUDA|HIP)\]"
@@ -66,7 +56,34 @@ _HARMLESS = re.compile(r"this is not a failure|Plan failed with")
 _NO_GPU = re.compile(r"\bNo CUDA GPUs are available\b")
 _ACCESS_FAULT = re.compile(r"\bMemory access fault by GPU\b|\bHSA_STATUS_ERROR_MEMORY_(?:APERTURE_VIOLATION|FAULT)\b")
 _HSA = re.compile(r"\b(HSA_STATUS_ERROR(?:_[A-Z_]{2,60})?)\b")
-_UNFIT = re.compile(r"\bsm_\d{2,3}\w? is not compatible with the current PyTorch")
+# A build, a kernel or a number type that the GPU's compute capability does not have.
+_UNFIT = re.compile(
+    r"\bsm_\d{2,3}\w? is not compatible with the current PyTorch"
+    r"|\bptxas fatal\s{1,4}: Value 'sm_\w{2,6}' is not defined for option 'gpu-name'"
+    r"|\bnvcc fatal\s{1,4}: Unsupported gpu architecture 'compute_\w{2,6}'"
+    r"|\bBfloat16 is only supported on GPUs with compute capability of at least"
+    r"|\bRuntime compute cap \d{2,3} is not compatible with compile time compute cap"
+    r"|\bFlash ?Attention only supports (?:Ampere|Turing|Hopper) GPUs or newer"
+    r"|\bis not supported for the current GPU\. Min(?:imum)? capability: \d"
+    r"|\bgenerated on an incompatible device, expecting compute \d"
+    r"|\bTarget GPU SM \d{2,3} is not supported by this TensorRT release",
+    re.I,
+)
+_UNFIT_HINTS = (
+    rb"ptxas fatal|Unsupported gpu architecture|compute capability of at least|compile time compute cap"
+    rb"|GPUs or newer|for the current GPU\.|incompatible device, expecting|by this TensorRT release"
+)
+# A line without any of these has no failure. On bytes, so that most lines are never decoded.
+HINTS = (
+    # Not "cuda graph", which is in every line of SGLang's statistics.
+    rb"(?i:cuda(?:[^ \n]|$| (?:[^g\n]|g[^r\n]|gr[^a\n]))|outofmemory)|hipError|HIP (?:runtime )?error"
+    rb"|HIP out of memory|_STATUS_|RESOURCE_EXHAUSTED"
+    rb"|OOM when allocating|out of memory trying to allocate|failed call to cuInit|MPS backend out of memory"
+    rb"|ROCm error|Memory access fault by GPU|HSA_STATUS_ERROR|Device memory allocation of size"
+    rb"|Out of memory error on GPU|bfc_arena.{0,80}Failed to allocate|failed to allocate (?:ROCm|HIP|Vulkan|Metal)"
+    + rb"|"
+    + _UNFIT_HINTS
+)
 _NCCL = re.compile(r"\bunhandled cuda error\b", re.I)
 _UNKNOWN_WORDS = re.compile(r": (?!no error|success|none)[A-Za-z]", re.I)
 # PyTorch repeats the error's name in a separate line that refers to the documentation.

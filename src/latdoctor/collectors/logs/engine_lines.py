@@ -35,6 +35,8 @@ MAX_ENGINES = 256
 # kubectl logs --prefix and docker compose name the pod or the container before each line.
 _CARRIER = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] |([\w.-]{1,80}) {1,30}\| ")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
+# A line of source code, as grep prints it: what a program may say, not what it said.
+_SOURCE = re.compile(r"%[sdr](?=[\s\"',.:)]|$)|\bf\"|\braise \w+\(|^\s*(?:class|def|import|from) \w|\{\w[\w.]{0,60}(?:![rs])?\}[\"']")
 _US_DATE = re.compile(r"(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)")
 
 
@@ -59,6 +61,10 @@ class EngineReader:
     def take(self, at: LineLocation) -> None:
         """Process a line that contains one of the hints."""
         text = _text(at)
+        if '\\"' in text:  # a record within the message of another one
+            text = text.replace('\\"', '"')
+        if at.line.writer == line_prefix.BARE and _SOURCE.search(text):
+            return
         line = _Line(at.number, text, at.line.time)
         rules = dict.fromkeys(index for hint, index in engine_formats.rules_by_hint() if hint in text)
         for index in sorted(rules):

@@ -172,7 +172,7 @@ LogFact = (
 FACT_HINTS = re.compile(
     rb"NVRM|SXid|DCGM_FR_|exceed min ~ max|any optimization profile|expected the shape of|"
     rb"set binding dimension|"
-    rb"(?i:version mismatch|nvidia driver on your system)|"
+    rb"(?i:version mismatch|nvidia driver on your system)|Version tag does not match|this version of TensorRT|"
     + b"|".join(
         (
             MARKER_HINTS.pattern,
@@ -207,7 +207,10 @@ _APPLICATION_MISMATCH = re.compile(
     r"|nvidia driver on your system is too old"
     r"|cuda driver version is insufficient for cuda runtime version"
     r"|forward compatibility was attempted on non supported hw"
-    r"|unsupported display driver / cuda driver combination",
+    r"|unsupported display driver / cuda driver combination"
+    # An engine of TensorRT that another version of it has built.
+    r"|Serialization assertion .{1,120} failed\.\s?Version tag does not match"
+    r"|engine plan file is not compatible with this version of TensorRT",
     re.I,
 )
 # Triton goes on without its pinned pool. On a machine without a GPU the runtime calls the missing driver too old; where

@@ -1,4 +1,7 @@
-"""Lines of the Python interpreter and of torch.compile: fatal errors, recompilations and the limit of these."""
+"""Lines of the Python interpreter and of torch.compile: fatal errors, slow callbacks, recompilations and their limit.
+
+Also what native code prints when it ends its process: a signal, an assertion, an exception that nothing caught.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,21 @@ from latdoctor.collectors.logs.line_prefix import LogLine
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Value
 
-FATAL, RECOMPILE, LIMIT = "log.fatal_error", "log.recompile", "log.recompile_limit"
-SIGNALS = (FATAL, RECOMPILE, LIMIT)
-_FATAL = re.compile(r"(?:^|\s)Fatal Python error: (.{1,200})$")
+FATAL, RECOMPILE, LIMIT, SLOW = "log.fatal_error", "log.recompile", "log.recompile_limit", "log.slow_callback"
+SIGNALS = (FATAL, RECOMPILE, LIMIT, SLOW)
+_FATAL = re.compile(
+    r"(?:^|\s)(?:Fatal Python error: (?P<python>.{1,200})$"
+    # glog and Ray, Triton, Go, C++, glibc, the shell, ggml
+    r"|\*{3} (?P<signal>SIG(?:SEGV|BUS|ABRT|FPE|ILL)) |Signal \((?P<number>6|7|8|11)\) received\.?\s*$"
+    r"|(?P<go>SIG(?:SEGV|BUS|ABRT): .{1,80}?)(?:\s*$| PC=)"
+    r"|(?P<thrown>terminate called (?:after throwing an instance of .{1,120}|without an active exception))"
+    r"|(?P<glibc>double free or corruption|free\(\): invalid (?:pointer|size)|malloc\(\): .{1,40}|corrupted size vs\. prev_size)"
+    r"|(?P<shell>(?:Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception) \(core dumped\))"
+    r"|(?P<ggml>\S{0,200}: GGML_ASSERT\(.{1,200}\) failed)|!{3,}\s(?P<handler>Segfault encountered)\s!{3,})"
+)
+# asyncio in debug mode
+_SLOW = re.compile(r"\bExecuting <(?:Task|Handle|TimerHandle)\b.{0,2000}> took (\d{1,6}\.\d{1,6}) seconds\s*$")
+_SLOW_SECONDS = 0.5  # asyncio reports from a tenth of a second on
 _RECOMPILE = re.compile(
     r"Recompiling function (?P<function>.{1,200}?) in (?P<file>\S{1,300}?)(?::(?P<line>\d{1,9}))?\s*$"
 )
@@ -63,7 +78,11 @@ class _PythonLines:
     def take(self, at: LineLocation) -> None:
         message = at.line.message
         if found := _FATAL.search(message):
-            self._events.add(Found(FATAL, {"name": found[1]}), at)
+            name = next(text for text in found.groups() if text)
+            self._events.add(Found(FATAL, {"name": f"signal {name}" if name.isdigit() else name}), at)
+        elif found := _SLOW.search(message):
+            if float(found[1]) >= _SLOW_SECONDS:
+                self._events.add(Found(SLOW, {"seconds": float(found[1])}), at)
         elif found := _RECOMPILE.search(message):
             self._begin(RECOMPILE, at, _where(found))
         elif found := _LIMIT.search(message):
@@ -110,6 +129,8 @@ def _where(found: re.Match[str]) -> dict[str, Value]:
 KIND = LineKind(
     "python",
     (
+        rb"\*\*\* SIG[A-Z]|Signal \(\d+\) received|SIG(?:SEGV|BUS|ABRT): |terminate called |double free or corr|free\(\): invalid",
+        rb"malloc\(\): |corrupted size vs|\(core dumped\)|GGML_ASSERT\(|Segfault encountered|Executing <[A-Z]",
         rb"Fatal Python error|Recompiling function|torch\._dynamo hit config|limit reached with",
         rb"function: '|last reason: |reasons: |- \d+/\d+: ",
     ),

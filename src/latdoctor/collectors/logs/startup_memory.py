@@ -29,6 +29,7 @@ class Shortage(StrEnum):
     NO_KV_ROOM = "no-kv-room"  # nothing is left for the KV cache behind weights and activations
     SEQUENCE_OVER_KV = "sequence-over-kv"  # one sequence of the configured length does not fit the KV cache
     PREFILL_OVER_MEMORY = "prefill-over-memory"  # the configured prefill does not fit
+    HOST_MEMORY = "host-memory"  # the model does not fit what is free of the machine's memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +56,9 @@ _TOKENS = re.compile(
     rf" that can be stored in (?:the )?KV cache \({_N}\)"
 )
 _PREFILL = re.compile(rf"Not enough memory to handle {_N} prefill tokens")
+_HOST = re.compile(rf"model requires more system memory \({_N} ?[KMGT]i?B\) than is available")
 _NEEDLES = (
+    rb"requires more system memory",
     rb"on startup is less than desired GPU memory|memory for the cache blocks|GiB KV cache is needed",
     rb"Please try (?:to increase|increasing) --mem-fraction|memory for building kv cache",
     rb"be stored in (?:the )?KV cache|Not enough memory to handle",
@@ -77,6 +80,8 @@ def shortage_in(text: str) -> StartupMemory | None:
         return StartupMemory(Shortage.SEQUENCE_OVER_KV, tuple(pairs))
     if found := _PREFILL.search(text):
         return StartupMemory(Shortage.PREFILL_OVER_MEMORY, (("start.prefill_tokens", _number(found[1])),))
+    if _HOST.search(text):
+        return StartupMemory(Shortage.HOST_MEMORY)
     return StartupMemory(Shortage.NO_KV_ROOM) if _NO_ROOM.search(text) else None
 
 
