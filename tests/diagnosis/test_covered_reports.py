@@ -83,7 +83,8 @@ def test_the_ranking_weighs_a_covered_check_as_one_that_does_not_hold(evidence: 
 @pytest.mark.parametrize(
     ("signal", "codes", "check", "owner"),
     [
-        ("log.cuda_error", (214,), "cuda-calls-fail", "of a kind that this check leaves out"),
+        ("log.cuda_error", (704,), "cuda-calls-fail", "of a kind that this check leaves out"),
+        ("log.cuda_error", (214,), "cuda-calls-fail", "covered by cuda-reports-memory-error"),
         ("log.cuda_error", (2,), "cuda-calls-fail", "covered by cuda-out-of-memory"),
         ("log.xid", (79,), "gpu-xid", "covered by gpu-fell-off-bus"),
         ("log.xid", (79, 154), "gpu-xid", "covered by gpu-fell-off-bus"),

@@ -61,9 +61,9 @@ def test_an_xid_without_an_address_has_no_empty_name(tmp_path: Path) -> None:
 
 
 def test_an_error_that_no_check_judges_is_said(tmp_path: Path) -> None:
-    lines = "2026-11-20 10:00:0{} ERROR worker: CUDA error: uncorrectable ECC error encountered\n"
+    lines = "2026-11-20 10:00:0{} ERROR worker: CUDA error: peer access is already enabled\n"
     said = answer(tmp_path, "2026-11-20 10:00:00 INFO start\n" + "".join(map(lines.format, range(1, 4))))
-    assert "3 CUDA errors (cudaErrorECCUncorrectable)" in said, said
+    assert "3 CUDA errors (cudaErrorPeerAccessAlreadyEnabled)" in said, said
     assert "nothing wrong" not in said
     assert "no CUDA error" not in said
 

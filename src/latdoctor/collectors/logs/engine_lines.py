@@ -36,7 +36,9 @@ MAX_ENGINES = 256
 _CARRIER = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] |([\w.-]{1,80}) {1,30}\| ")
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 # A line of source code, as grep prints it: what a program may say, not what it said.
-_SOURCE = re.compile(r"%[sdr](?=[\s\"',.:)]|$)|\bf\"|\braise \w+\(|^\s*(?:class|def|import|from) \w|\{\w[\w.]{0,60}(?:![rs])?\}[\"']")
+_SOURCE = re.compile(
+    r"%[sdr](?=[\s\"',.:)]|$)|\bf\"|\braise \w+\(|^\s*(?:class|def|import|from) \w|\{\w[\w.]{0,60}(?:![rs])?\}[\"']"
+)
 _US_DATE = re.compile(r"(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d(?:\.\d{1,6})?)")
 
 

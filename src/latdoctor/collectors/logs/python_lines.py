@@ -22,7 +22,8 @@ _FATAL = re.compile(
     r"|\*{3} (?P<signal>SIG(?:SEGV|BUS|ABRT|FPE|ILL)) |Signal \((?P<number>6|7|8|11)\) received\.?\s*$"
     r"|(?P<go>SIG(?:SEGV|BUS|ABRT): .{1,80}?)(?:\s*$| PC=)"
     r"|(?P<thrown>terminate called (?:after throwing an instance of .{1,120}|without an active exception))"
-    r"|(?P<glibc>double free or corruption|free\(\): invalid (?:pointer|size)|malloc\(\): .{1,40}|corrupted size vs\. prev_size)"
+    r"|(?P<glibc>double free or corruption|free\(\): invalid (?:pointer|size)|malloc\(\): .{1,40}"
+    r"|corrupted size vs\. prev_size)"
     r"|(?P<shell>(?:Segmentation fault|Aborted|Bus error|Illegal instruction|Floating point exception) \(core dumped\))"
     r"|(?P<ggml>\S{0,200}: GGML_ASSERT\(.{1,200}\) failed)|!{3,}\s(?P<handler>Segfault encountered)\s!{3,})"
 )
@@ -129,8 +130,8 @@ def _where(found: re.Match[str]) -> dict[str, Value]:
 KIND = LineKind(
     "python",
     (
-        rb"\*\*\* SIG[A-Z]|Signal \(\d+\) received|SIG(?:SEGV|BUS|ABRT): |terminate called |double free or corr|free\(\): invalid",
-        rb"malloc\(\): |corrupted size vs|\(core dumped\)|GGML_ASSERT\(|Segfault encountered|Executing <[A-Z]",
+        rb"\*\*\* SIG[A-Z]|Signal \(\d+\) received|SIG(?:SEGV|BUS|ABRT): |terminate called ",
+        rb"double free or corr|free\(\): invalid|malloc\(\): |corrupted size vs|\(core dumped\)|GGML_ASSERT\(|Segfault encountered|Executing <[A-Z]",
         rb"Fatal Python error|Recompiling function|torch\._dynamo hit config|limit reached with",
         rb"function: '|last reason: |reasons: |- \d+/\d+: ",
     ),
