@@ -131,7 +131,8 @@ KIND = LineKind(
     "python",
     (
         rb"\*\*\* SIG[A-Z]|Signal \(\d+\) received|SIG(?:SEGV|BUS|ABRT): |terminate called ",
-        rb"double free or corr|free\(\): invalid|malloc\(\): |corrupted size vs|\(core dumped\)|GGML_ASSERT\(|Segfault encountered|Executing <[A-Z]",
+        rb"double free or corr|free\(\): invalid|malloc\(\): ",
+        rb"corrupted size vs|\(core dumped\)|GGML_ASSERT\(|Segfault encountered|Executing <[A-Z]",
         rb"Fatal Python error|Recompiling function|torch\._dynamo hit config|limit reached with",
         rb"function: '|last reason: |reasons: |- \d+/\d+: ",
     ),
