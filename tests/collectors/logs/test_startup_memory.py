@@ -36,6 +36,7 @@ CASES = [
         {"start.sequence_tokens": 65536, "start.kv_needed": 8 * GIB, "start.kv_available": 2.5 * GIB},
     ),
     ("RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", "no-kv-room", {}),
+    ('error="model requires more system memory (25.3 GiB) than is available (14.2 GiB)"', "host-memory", {}),
     (
         "RuntimeError: Not enough memory to handle 8192 prefill tokens. You need to decrease it",
         "prefill-over-memory",

@@ -25,6 +25,21 @@ _ANY = Prefilter(
         rb"|driver/library",
     )
 )
+# What engines and other processes say of themselves, as people repeat it to each other. In a program's own line these
+# words are neither in quotes that stand alone nor beside those of a person.
+_ENGINE = re.compile(
+    r"Serialization assertion|this version of TensorRT|KVTransferError|expired KV blocks|Bfloat16 is only supported"
+    r"|compile time compute cap|GPUs or newer|Segmentation fault|\bSIG(?:SEGV|BUS|ABRT)\b|core dumped|GGML_ASSERT"
+    r"|llama runner|EngineDeadError|EngineCore|shared memory broadcast|died unexpectedly|MPI_ABORT"
+    r"|JIT compilation during|transfer failed|Hang detected|Model is overloaded|re-processing|system memory"
+)
+_ANY_ENGINE = Prefilter((_ENGINE.pattern.encode(),))
+# Without a lone "I", which is the level of a line.
+_PERSON = re.compile(
+    r"\b(?:did|does|had|have) (?:any(?:one|body)|some(?:one|body)|you)\b|\bI(?:'m|'ve| think)\b"
+    r"|\b(?:any(?:one|body)|somebody|thanks|we|our|my|they|guys|yesterday|remember|last (?:week|month|year|night))\b",
+    re.I,
+)
 _EXCEPTION = re.compile(
     r"\s{0,40}(?:\[?rank ?\d{1,5}\]?:\s{0,4})?(?:[\w.]{1,120}\.)?\w{0,60}(?:Error|Exception|Exit|Interrupt)\b[:(]"
 )
@@ -78,6 +93,8 @@ def is_mention(line: LogLine, text: str) -> bool:
     """Whether the error that `line` contains is mentioned in it and not reported; `text` is the whole line."""
     if line.writer == KERNEL:
         return False
+    if _ANY_ENGINE.search(line.message.encode("utf-8", "replace")) and _is_repeated(line):
+        return True
     found = _NEEDLE.search(line.message) if _ANY.search(line.message.encode("utf-8", "replace")) else None
     if found is None:
         return False
@@ -89,6 +106,17 @@ def is_mention(line: LogLine, text: str) -> bool:
     if line.writer != BARE:  # a chat with times
         return _PERSONAL.search(before) is not None
     return not _EXCEPTION.match(text) and (_is_prose(text, before) or _is_sentence(before, after))
+
+
+def _is_repeated(line: LogLine) -> bool:
+    """Whether a person repeats what an engine says."""
+    found = _ENGINE.search(line.message)
+    if found is None:
+        return False
+    before = line.message[: found.start()]
+    if _is_of_user(before) or _is_quoted(before) or _PERSON.search(line.message):
+        return True
+    return line.writer == BARE and (_MARKED.match(line.message) is not None or _NARRATIVE.search(before) is not None)
 
 
 def _is_of_user(before: str) -> bool:

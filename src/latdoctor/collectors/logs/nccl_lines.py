@@ -27,6 +27,11 @@ _WATCHDOG = re.compile(
     r"caught collective operation timeout: Work\w{2,8}\((.{0,400}?=[\w\[\], ]{1,80})\)(?:\s+ran for (\d{1,12})"
     r" milliseconds)?"
 )
+# Not an operation: processes that never met, and a watchdog that waits for one itself.
+_NEVER_MET = re.compile(
+    r"\bDistStoreError: Timed out after (?P<seconds>\d{1,6}) seconds waiting for clients"
+    r"|due to ProcessGroupNCCL watchdog hang"
+)
 _WORK = re.compile(r"(\w[\w()]{1,20})=(\[[^\]]{0,80}\]|[\w.:]{1,40})")
 _RANK = re.compile(r"\b[Rr]ank ?(\d{1,6})\b")
 _GROUP = re.compile(r"\[PG (?:ID )?(\S{1,40}?)(?: PG GUID \S{1,60})? Rank")
@@ -88,6 +93,9 @@ def find(line: LogLine) -> Iterator[Found]:
     common: dict[str, Value] = {"rank": rank[1]} if rank else {}
     if watchdog := _WATCHDOG.search(message):
         yield Found(TIMEOUT, common | _work(watchdog[1], watchdog[2], message))
+    elif missed := _NEVER_MET.search(message):
+        waited = missed["seconds"]
+        yield Found(TIMEOUT, common | ({"timeout_s": float(waited)} if waited else {}))
     elif torch := _TORCH.search(message):
         yield Found(ERROR, common | {"kind": _RESULTS.get(torch[1], "other")})
     elif result := _RESULT.search(message):
@@ -161,7 +169,8 @@ def _transport(text: str) -> str:
 
 KIND = LineKind(
     "nccl",
-    (rb"caught collective operation timeout", rb"NCCL (?:WARN|INFO|error|version)", rb"RCCL (?:version|error)",
+    (rb"caught collective operation timeout|DistStoreError: Timed|watchdog hang",
+     rb"NCCL (?:WARN|INFO|error|version)", rb"RCCL (?:version|error)",
      rb"nccl(?:UnhandledCuda|System|Internal|Remote)Error|ncclInvalid(?:Usage|Argument)", rb"using nccl=="),
     NcclLines,
 )  # fmt: skip
