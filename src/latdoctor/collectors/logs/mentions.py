@@ -37,7 +37,7 @@ _ANY_ENGINE = Prefilter((_ENGINE.pattern.encode(),))
 # Without a lone "I", which is the level of a line.
 _PERSON = re.compile(
     r"\b(?:did|does|had|have) (?:any(?:one|body)|some(?:one|body)|you)\b|\bI(?:'m|'ve| think)\b"
-    r"|\b(?:any(?:one|body)|somebody|thanks|we|our|my|they|guys|yesterday|remember|last (?:week|month|year|night))\b",
+    r"|\b(?:(?:any|some)(?:one|body)|thanks|we|our|my|they|guys|yesterday|remember|last (?:week|month|year|night))\b",
     re.I,
 )
 _EXCEPTION = re.compile(
