@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.case_from_bundle import seen
 from latdoctor.evaluation.ground_truth import IncidentContext, TimedGap, TimeRange
-from latdoctor.evaluation.variants import BEFORE, MOST, PLAIN, incident_slice, slice_bundle, variants
+from latdoctor.evaluation.variants import BEFORE, MOST, PLAIN, WHOLE, incident_slice, slice_bundle, variants
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.diff import values
 from latdoctor.evidence.model import Gap
@@ -71,9 +71,11 @@ def test_the_views_of_a_run() -> None:
     made = attempt("x", "app.load.burst")
     found = {view.name: view.bundle for view in variants(made.bundle, made.context)}
     assert list(found)[:2] == [PLAIN, BEFORE]
-    assert set(found) == {PLAIN, BEFORE, "no baseline", "no server page", "no clients' page"}
+    assert set(found) == {PLAIN, BEFORE, WHOLE, "no baseline", "no server page", "no clients' page"}
     assert found[PLAIN].baseline is not None
     assert found["no baseline"].baseline is None
+    assert found[WHOLE].artifacts == made.bundle.artifacts
+    assert found[WHOLE].baseline is None
     assert {one.source for one in found["no server page"].artifacts} == {made.context.clients}
     assert made.context.clients not in {one.source for one in found["no clients' page"].artifacts}
     assert found[BEFORE].window.end == START + 7

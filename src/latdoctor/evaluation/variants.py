@@ -97,6 +97,7 @@ def _gaps(kept: Sequence[Artifact], gaps: Sequence[TimedGap]) -> Iterator[Gap]:
 
 
 PLAIN, BEFORE = "plain", "before"
+WHOLE = "whole recording, no baseline"  # what `diagnose BUNDLE` sees where the incident's time is not known
 SHIFTS = {"60 s early": -60.0, "60 s late": 60.0}  # seconds by which the window is displaced
 _TRACES = ("torch_trace", "nsight")
 
@@ -121,6 +122,8 @@ def variants(
     yield Variant(PLAIN, plain)
     if before is not None:
         yield Variant(BEFORE, before)
+    if context.incident is not None:
+        yield Variant(WHOLE, replace(whole, baseline=None))
     for name, withhold in WITHHELD.items():
         remaining = withhold(plain, context)
         if remaining != plain and remaining.artifacts:
