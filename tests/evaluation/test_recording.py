@@ -194,6 +194,13 @@ def test_every_run_of_a_matrix_is_valid_and_has_a_unique_name(name: str) -> None
             assert len(scenario.causes) == 2 or not cell.beside
 
 
+def test_the_protocol_of_rca_llm_lasts_as_published() -> None:
+    for cell in run_matrix.planned_runs("rca-llm"):
+        scenario = scenario_of(cell)
+        assert scenario.replicas == 4
+        assert [(phase.name, phase.seconds) for phase in scenario.phases[:2]] == [("before", 285), ("incident", 60)]
+
+
 def test_the_matrices_grow_and_the_hour_takes_about_one() -> None:
     quick, hour, full = (set(run_matrix.planned_runs(name)) for name in ("quick", "hour", "full"))
     assert hour <= full

@@ -37,7 +37,7 @@ Folder = Annotated[
 ]
 MatrixName = Annotated[
     str | None,
-    typer.Option("--matrix", metavar="quick|hour|full|fresh|recorded", help="The runs; hour where not given."),
+    typer.Option("--matrix", metavar="quick|hour|full|fresh|rca-llm|recorded", help="The runs; hour where not given."),
 ]
 Answers = Annotated[
     Path | None, typer.Option("--answers", metavar="FILE", help="Write every diagnosis as a line of JSON, too.")

@@ -26,6 +26,7 @@ class Matrix(StrEnum):
     HOUR = "hour"
     FULL = "full"
     FRESH = "fresh"  # seeds that no other matrix uses
+    RCA_LLM = "rca-llm"  # the protocol and the faults of rca-llm (arXiv 2603.02057)
     RECORDED = "recorded"  # the runs of a folder, whatever they are; plans nothing
 
 
@@ -53,6 +54,7 @@ STEADY = (
     "dependency-slow", "network-jitter", "bad-rollout", "waits-too-long", "slow-attention", "alloc-storm", "loop-block",
     "network-saturated", "disk-neighbour", "no-timer",
 )  # fmt: skip
+RCA_LLM = ("network-jitter", "cpu-neighbour", "memory-pressure")  # its fourth fault, a power limit, needs a GPU
 QUICK = ("dependency-slow", "waits-too-long", "cpu-quota")
 _CALM_IN_AN_HOUR = ("dependency-slow", "network-jitter", "hot-replica", "session-cache-miss", "slow-attention",
                     "disk-neighbour", "too-small", "gc-pauses")  # fmt: skip
@@ -71,6 +73,8 @@ def planned_runs(matrix: str, seed: int = FRESH_SEED) -> tuple[RunSpec, ...]:
             return _full()
         case Matrix.FRESH:
             return _fresh(seed)
+        case Matrix.RCA_LLM:
+            return tuple(RunSpec(RunKind.LIVE, name, USUAL, seed, rca_llm=True) for seed in _SEEDS for name in RCA_LLM)
         case Matrix.RECORDED:
             return ()
 

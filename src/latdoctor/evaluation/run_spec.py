@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 
 from msgspec import Struct, structs
@@ -23,6 +23,10 @@ from latdoctor.lab.scenario import (
 from latdoctor.lab.telemetry.generate import BY_ID
 
 LONG = 75.0  # seconds of a phase in long runs: longer than the displaced windows of `variants.SHIFTS`
+# The protocol of rca-llm: replicas, and the seconds of the phases. Its rate, 5 requests per second, is instead a share
+# of the capacity measured on this machine.
+RCA_LLM_REPLICAS = 4
+RCA_LLM = {BEFORE: 285.0, INCIDENT: 60.0}
 _LIFETIME = 3 * LONG  # of the faults of a long run
 _STARTUP = 20.0  # seconds: server and generator start, capacity is measured
 _FAULT_FREE = 10.0  # seconds of an incident without a fault
@@ -30,7 +34,7 @@ _FAULT_FREE = 10.0  # seconds of an incident without a fault
 
 class RunSpec(Struct, frozen=True):
     """One run. `beside`: a second scenario whose fault is injected too. `calm`: the scenario without its fault. `long`:
-    the phases before and incident take LONG seconds each.
+    the phases before and incident take LONG seconds each. `rca_llm`: as in rca-llm (arXiv 2603.02057), see RCA_LLM.
     """
 
     kind: RunKind
@@ -40,12 +44,21 @@ class RunSpec(Struct, frozen=True):
     beside: str = ""
     calm: bool = False
     long: bool = False
+    rca_llm: bool = False
 
     @property
     def run(self) -> str:
         """The name of the run and of its files."""
         words = [self.kind, *(["calm"] if self.calm else []), self.scenario, *([self.beside] if self.beside else [])]
-        return "-".join([*words, *(["long"] if self.long else []), self.severity, str(self.seed)])
+        return "-".join(
+            [
+                *words,
+                *(["long"] if self.long else []),
+                *(["rca-llm"] if self.rca_llm else []),
+                self.severity,
+                str(self.seed),
+            ]
+        )
 
     @property
     def seconds(self) -> float:
@@ -79,7 +92,11 @@ def scenario_of(spec: RunSpec) -> Scenario:
         scenario = _combined(scenario, shipped_scenario(spec.beside))
     if spec.calm:
         scenario = _without_fault(scenario)
-    return _lengthened(scenario, LONG) if spec.long else up_to_incident(scenario)
+    if spec.long:
+        return _lengthened(scenario, dict.fromkeys((BEFORE, INCIDENT, AFTER), LONG))
+    if spec.rca_llm:
+        return structs.replace(_lengthened(scenario, RCA_LLM), replicas=RCA_LLM_REPLICAS)
+    return up_to_incident(scenario)
 
 
 def _combined(first: Scenario, second: Scenario) -> Scenario:
@@ -113,11 +130,11 @@ def _without_fault(scenario: Scenario) -> Scenario:
     return structs.replace(scenario, phases=(*scenario.phases[: at + 1], continued), truth=(), severities={})
 
 
-def _lengthened(scenario: Scenario, seconds: float) -> Scenario:
-    """`scenario` with `seconds` before, during and after the incident; its faults last as long."""
+def _lengthened(scenario: Scenario, seconds: Mapping[str, float]) -> Scenario:
+    """`scenario` with phases of `seconds`, by name; its faults last as long."""
 
     def lengthened(phase: ScenarioPhase) -> ScenarioPhase:
-        whole = seconds if phase.name in (BEFORE, INCIDENT, AFTER) else phase.seconds
+        whole = seconds.get(phase.name, phase.seconds)
         return structs.replace(phase, seconds=whole, faults=lasting(phase.faults, _LIFETIME))
 
     return structs.replace(scenario, phases=tuple(lengthened(phase) for phase in scenario.phases))
