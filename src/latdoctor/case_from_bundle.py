@@ -36,12 +36,15 @@ if TYPE_CHECKING:
     from latdoctor.remediation.target import Access, Pages
 
 _KINDS_SHOWN = 5
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_GPU_SIGNALS = ("gpu.", "server.backend", "log.cpu_fallback", "log.no_gpu_found", "log.cuda_error", "log.xid")
 
 
 def seen(bundle: Bundle, collectors: Sequence[Collector] = COLLECTORS) -> tuple[Evidence, tuple[Coverage, ...]]:
     """Everything a bundle says, derived readings included."""
     evidence, coverage = parse_bundle(collectors, bundle)
-    own = Evidence(gaps=_unread(bundle), readings=_configured(bundle.context))
+    stated = _configured(bundle.context) or _without_accelerator(bundle, evidence)
+    own = Evidence(gaps=_unread(bundle), readings=stated)
     return derive(Evidence.merge([evidence, own])), coverage
 
 
@@ -51,6 +54,27 @@ def _configured(context: Context) -> tuple[Reading, ...]:
         return ()
     where = Origin("configuration", "gpu: none")
     return (Reading("server.backend", "server/configuration", "cpu", where, note="as configured"),)
+
+
+def _without_accelerator(bundle: Bundle, evidence: Evidence) -> tuple[Reading, ...]:
+    """That a server on this machine computes without a GPU, because the machine has none.
+
+    Not where anything speaks of a GPU: a server that wanted one and fell back is slow for that reason.
+    """
+    counted = next((one for one in evidence.readings if one.signal == "host.accelerators"), None)
+    if counted is None or counted.value or not _is_here(bundle):
+        return ()
+    shown = {one.signal for one in evidence.readings} | {one.signal for one in evidence.series}
+    if any(name.startswith(_GPU_SIGNALS) for name in shown | {event.signal for event in evidence.events}):
+        return ()
+    note = "this machine has no accelerator"
+    return (Reading("server.backend", "server/local", "cpu", counted.origin, counted.window, note=note),)
+
+
+def _is_here(bundle: Bundle) -> bool:
+    """Whether all metrics pages are of this machine, and there is one."""
+    pages = [urlsplit(artifact.source).hostname for artifact in bundle.artifacts if artifact.collector == "prometheus"]
+    return bool(pages) and all(host in _LOOPBACK for host in pages)
 
 
 def _unread(bundle: Bundle) -> tuple[Gap, ...]:

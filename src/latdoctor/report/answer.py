@@ -190,7 +190,13 @@ def _unknown_cause(diagnosis: Diagnosis, checks: dict[str, Check]) -> Iterator[L
     if diagnosis.answer.kind == AnswerKind.NONE:
         yield Line("Cause: unknown; no finding points at one", "bold")
         return
-    yield Line("Cause: unknown; no known cause fits these findings well enough", "bold")
+    if level == Level.INCONCLUSIVE and not any(
+        check.severity for check in checks.values() if check.status == CheckStatus.FIRED
+    ):
+        heading = "Noticed; no cause follows from it"
+    else:
+        heading = "Cause: unknown; no known cause fits these findings well enough"
+    yield Line(heading, "bold")
     left = [checks[name].message for name in diagnosis.answer.unexplained]
     left = left or [check.message for check in checks.values() if check.status == CheckStatus.FIRED]
     for sentence in left[:_MAX_EVIDENCE]:

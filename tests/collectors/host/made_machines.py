@@ -58,6 +58,9 @@ NODE: Files = {
     "/proc/pressure/cpu": [pressure(1_000_000), pressure(3_000_000)],
     "/proc/pressure/memory": [pressure(0, 0), pressure(500_000, 250_000)],
     "/proc/pressure/io": [pressure(5, 5), pressure(1_000_005, 5)],
+    "/sys/bus/pci/devices/0000:00:01.0/vendor": "0x1af4\n",
+    "/sys/bus/pci/devices/0000:00:01.0/class": "0x020000\n",
+    "/dev/null": "",
     "/proc/self/cgroup": "0::/\n",
     "/proc/self/mountinfo": V2_MOUNT + PRIVATE_MOUNT,
 }

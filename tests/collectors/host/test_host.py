@@ -27,6 +27,7 @@ from tests.collectors.host.made_machines import (
     PRIVATE_MOUNT,
     V1_MOUNTS,
     V2_MOUNT,
+    Files,
     Machine,
     pressure,
     proc_stat,
@@ -408,6 +409,49 @@ def test_threads_per_processor_that_may_be_used(watch, change, usable):
 
 
 ALL_OF_PROCESS = {signal for signal in COLLECTOR.provides if signal.startswith("process.")}
+
+
+def _function(address: str, vendor: str, kind: str) -> Files:
+    return {
+        f"/sys/bus/pci/devices/{address}/{name}": f"{text}\n" for name, text in (("vendor", vendor), ("class", kind))
+    }
+
+
+ACCELERATORS: list[tuple[str, Files, float]] = [
+    ("a network function", {}, 0),
+    ("an NVIDIA GPU", _function("0000:3b:00.0", "0x10de", "0x030200"), 1),
+    (
+        "an NVIDIA GPU with its sound function",
+        _function("0000:3b:00.0", "0x10de", "0x030000") | _function("0000:3b:00.1", "0x10de", "0x040300"),
+        1,
+    ),
+    (
+        "two AMD GPUs",
+        _function("0000:3b:00.0", "0x1002", "0x038000") | _function("0000:3c:00.0", "0x1002", "0x038000"),
+        2,
+    ),
+    ("graphics of the processor", _function("0000:00:02.0", "0x8086", "0x030000"), 0),
+    ("a Gaudi", _function("0000:3b:00.0", "0x1da3", "0x120000"), 1),
+    ("WSL", {"/dev/dxg": ""}, 1),
+    (
+        "a GPU and its nodes",
+        _function("0000:3b:00.0", "0x10de", "0x030200") | {"/dev/nvidia0": "", "/dev/nvidiactl": ""},
+        1,
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("files", "count"), [case[1:] for case in ACCELERATORS], ids=[case[0] for case in ACCELERATORS]
+)
+def test_accelerators_are_counted(watch, files, count):
+    assert watch(NODE | files).value("host.accelerators") == count
+
+
+def test_a_bus_that_cannot_be_listed_is_no_machine_without_accelerators(watch):
+    seen = watch({path: text for path, text in NODE.items() if not path.startswith("/sys/bus/pci")})
+    assert seen.value("host.accelerators") is None
+    assert "no such file" in seen.gap("host.accelerators")
 
 
 def test_process_that_does_not_exist(watch):

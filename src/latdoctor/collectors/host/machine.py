@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from latdoctor.collectors.host.accelerator_list import DEVICES, PCI
 from latdoctor.collectors.host.sample_window import (
     HostValue,
     SampleWindow,
@@ -83,6 +84,12 @@ def _cpus(span: SampleWindow) -> Sequence[HostValue]:
     return [HostValue("host.cpus", float(len(processors(span.text(STAT)))), STAT)]
 
 
+def _accelerators(span: SampleWindow) -> Sequence[HostValue]:
+    """The PCI functions, or the device nodes where the bus shows none."""
+    functions, nodes = (span.text(path).splitlines() for path in (PCI, DEVICES))
+    return [HostValue("host.accelerators", float(len(functions or nodes)), PCI)]
+
+
 def _load(span: SampleWindow) -> Sequence[HostValue]:
     words = span.text(LOADAVG).split()
     try:
@@ -123,6 +130,7 @@ def _pressure(resource: str, *kinds: str) -> SignalGroup:
 
 SECTIONS: tuple[SignalGroup, ...] = (
     SignalGroup(("host.cpus",), _cpus),
+    SignalGroup(("host.accelerators",), _accelerators),
     SignalGroup(("host.load_per_cpu",), _load),
     SignalGroup(("host.cpu.busy_ratio", "host.cpu.steal_ratio", "host.cpu.system_ratio"), _cpu),
     SignalGroup(("host.cpu.iowait_ratio",), _iowait),

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from latdoctor.collectors.host.accelerator_list import DEVICES, PCI, accelerator_lists
 from latdoctor.collectors.host.cgroup_paths import cgroup_folders
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
@@ -102,6 +103,7 @@ def take_sample(root: Path, pid: int | None, time: float, *, whole: bool) -> Hos
             reader.read(path)
         for task in tasks:
             reader.read(f"/proc/{pid}/task/{task}/status", keep=_SWITCHES)
+        _read_accelerators(reader)
         _read_process(reader, "self" if pid is None else str(pid))
     return HostSample(
         schema_version=SCHEMA_VERSION,
@@ -114,6 +116,13 @@ def take_sample(root: Path, pid: int | None, time: float, *, whole: bool) -> Hos
         files=reader.files,
         unread=reader.unread,
     )
+
+
+def _read_accelerators(reader: _TextReader) -> None:
+    try:
+        reader.files |= accelerator_lists(reader.root)
+    except OSError as error:
+        reader.unread |= dict.fromkeys((PCI, DEVICES), why_unread(error))
 
 
 def _tasks(reader: _TextReader, pid: int) -> tuple[tuple[int, ...], int]:
