@@ -190,15 +190,12 @@ def _unknown_cause(diagnosis: Diagnosis, checks: dict[str, Check]) -> Iterator[L
     if diagnosis.answer.kind == AnswerKind.NONE:
         yield Line("Cause: unknown; no finding points at one", "bold")
         return
-    if level == Level.INCONCLUSIVE and not any(
-        check.severity for check in checks.values() if check.status == CheckStatus.FIRED
-    ):
-        heading = "Noticed; no cause follows from it"
-    else:
-        heading = "Cause: unknown; no known cause fits these findings well enough"
-    yield Line(heading, "bold")
+    fired = [check for check in checks.values() if check.status == CheckStatus.FIRED]
+    hurts = level != Level.INCONCLUSIVE or any(check.severity for check in fired)
+    heading = "Cause: unknown; no known cause fits these findings well enough"
+    yield Line(heading if hurts else "Noticed; no cause follows from it", "bold")
     left = [checks[name].message for name in diagnosis.answer.unexplained]
-    left = left or [check.message for check in checks.values() if check.status == CheckStatus.FIRED]
+    left = left or [check.message for check in fired]
     for sentence in left[:_MAX_EVIDENCE]:
         yield from _evidence_lines(sentence, "    ")
     nearest = next(iter(diagnosis.causes), None)

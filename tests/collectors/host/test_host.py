@@ -62,6 +62,7 @@ def test_the_machine(watch):
     told = {reading.signal: reading.value for reading in seen.evidence.readings}
     # 1 000 ticks pass, 400 of them for users, 100 in the kernel, 50 waiting for disks, 50 stolen.
     assert told == {
+        "host.accelerators": 0.0,
         "host.cpus": 2.0,
         "host.load_per_cpu": 1.5,
         "host.cpu.busy_ratio": near(0.5),
@@ -411,40 +412,26 @@ def test_threads_per_processor_that_may_be_used(watch, change, usable):
 ALL_OF_PROCESS = {signal for signal in COLLECTOR.provides if signal.startswith("process.")}
 
 
-def _function(address: str, vendor: str, kind: str) -> Files:
-    return {
-        f"/sys/bus/pci/devices/{address}/{name}": f"{text}\n" for name, text in (("vendor", vendor), ("class", kind))
-    }
+NVIDIA, AMD, INTEL, HABANA = "0x10de", "0x1002", "0x8086", "0x1da3"
+# PCI functions as vendor and class, device nodes, accelerators
+ACCELERATORS: dict[str, tuple[list[tuple[str, str]], list[str], int]] = {
+    "none": ([], [], 0),
+    "an NVIDIA GPU": ([(NVIDIA, "0x030200")], [], 1),
+    "an NVIDIA GPU with its sound function": ([(NVIDIA, "0x030000"), (NVIDIA, "0x040300")], [], 1),
+    "two AMD GPUs": ([(AMD, "0x038000"), (AMD, "0x038000")], [], 2),
+    "graphics of the processor": ([(INTEL, "0x030000")], [], 0),
+    "a Gaudi": ([(HABANA, "0x120000")], [], 1),
+    "WSL": ([], ["dxg"], 1),
+    "a GPU and its nodes": ([(NVIDIA, "0x030200")], ["nvidia0", "nvidiactl"], 1),
+}
 
 
-ACCELERATORS: list[tuple[str, Files, float]] = [
-    ("a network function", {}, 0),
-    ("an NVIDIA GPU", _function("0000:3b:00.0", "0x10de", "0x030200"), 1),
-    (
-        "an NVIDIA GPU with its sound function",
-        _function("0000:3b:00.0", "0x10de", "0x030000") | _function("0000:3b:00.1", "0x10de", "0x040300"),
-        1,
-    ),
-    (
-        "two AMD GPUs",
-        _function("0000:3b:00.0", "0x1002", "0x038000") | _function("0000:3c:00.0", "0x1002", "0x038000"),
-        2,
-    ),
-    ("graphics of the processor", _function("0000:00:02.0", "0x8086", "0x030000"), 0),
-    ("a Gaudi", _function("0000:3b:00.0", "0x1da3", "0x120000"), 1),
-    ("WSL", {"/dev/dxg": ""}, 1),
-    (
-        "a GPU and its nodes",
-        _function("0000:3b:00.0", "0x10de", "0x030200") | {"/dev/nvidia0": "", "/dev/nvidiactl": ""},
-        1,
-    ),
-]
-
-
-@pytest.mark.parametrize(
-    ("files", "count"), [case[1:] for case in ACCELERATORS], ids=[case[0] for case in ACCELERATORS]
-)
-def test_accelerators_are_counted(watch, files, count):
+@pytest.mark.parametrize(("functions", "nodes", "count"), ACCELERATORS.values(), ids=ACCELERATORS.keys())
+def test_accelerators_are_counted(watch, functions, nodes, count):
+    files: Files = {f"/dev/{name}": "" for name in nodes}
+    for number, ids in enumerate(functions):
+        for name, text in zip(("vendor", "class"), ids, strict=True):
+            files[f"/sys/bus/pci/devices/0000:3b:00.{number}/{name}"] = f"{text}\n"
     assert watch(NODE | files).value("host.accelerators") == count
 
 
