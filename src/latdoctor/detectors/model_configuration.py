@@ -2,7 +2,8 @@
 
 A configuration that was saved to a file names the model but not the server: where exactly one measured model has that
 name, its values are that model's. And where a server counts executions and knows its instances, the share of time in
-which they compute follows: executions per second × time of one, over the instances.
+which they compute follows: executions per second × time of one, over the instances. Where it sums up the time of its
+requests instead and takes no batches, those that neither wait nor are answered are computed: as many instances compute.
 """
 
 from __future__ import annotations
@@ -20,13 +21,16 @@ EXECUTIONS, COMPUTE, INSTANCES, BUSY = (
     "config.instances",
     "forward.utilization",
 )
-BUSY_OF = frozenset({EXECUTIONS, COMPUTE, INSTANCES})  # what the share follows from
+IN_SERVER, IN_QUEUE, BATCH = "requests.in_server", "requests.in_queue", "config.batch_max"
+DEVICE, BACKEND, CPU = "config.device", "server.backend", "cpu"
+BUSY_OF = frozenset({EXECUTIONS, COMPUTE, INSTANCES, IN_SERVER, IN_QUEUE, BATCH})  # what the share follows from
 
 
 def model_configurations(evidence: Evidence) -> Evidence:
-    """Derive the configuration of measured models, and `forward.utilization` from their instances."""
+    """Derive the configuration of measured models, `forward.utilization` from their instances, and `server.backend`."""
     joined = tuple(_joined(evidence))
-    return Evidence(readings=(*joined, *_busy(Evidence.merge([evidence, Evidence(readings=joined)]))))
+    known = Evidence.merge([evidence, Evidence(readings=joined)])
+    return Evidence(readings=(*joined, *_busy(known), *_busy_without_batches(known), *_backends(known)))
 
 
 def _joined(evidence: Evidence) -> Iterator[Reading]:
@@ -61,3 +65,28 @@ def _busy(evidence: Evidence) -> Iterator[Reading]:
         note = f"estimated: {rate:.3g} executions/s of {time * 1000:.3g} ms on {counted(int(count), 'instance')}"
         origin = Origin(one.origin.artifact, f"{EXECUTIONS} × {COMPUTE} / {INSTANCES}")
         yield Reading(BUSY, one.subject, min(1.0, rate * time / count), origin, one.window, (), note)
+
+
+def _busy_without_batches(evidence: Evidence) -> Iterator[Reading]:
+    """Of a worker that takes one request at a time; its time counts once the request is answered."""
+    waiting, instances, sizes = (latest_values(evidence, name) for name in (IN_QUEUE, INSTANCES, BATCH))
+    reported = {one.subject for one in evidence.readings_by_signal.get(BUSY, ())}
+    for one, held in latest_numbers(evidence, IN_SERVER):
+        count, waits = instances.get(one.subject), waiting.get(one.subject)
+        if one.subject in reported or waits is None or not count or count < 1 or sizes.get(one.subject) != 1:
+            continue
+        computed = max(0.0, held - waits)
+        note = f"estimated: {computed:.3g} requests computed at once on {counted(int(count), 'instance')}"
+        origin = Origin(one.origin.artifact, f"({IN_SERVER} - {IN_QUEUE}) / {INSTANCES}")
+        yield Reading(BUSY, one.subject, min(1.0, computed / count), origin, one.window, (), note)
+
+
+def _backends(evidence: Evidence) -> Iterator[Reading]:
+    """That a model computes on the CPU, where it is configured so and no source shows a GPU."""
+    if any(one.subject.startswith("gpu/") for one in evidence.readings):
+        return
+    reported = {one.subject for one in evidence.readings_by_signal.get(BACKEND, ())}
+    for one in evidence.readings_by_signal.get(DEVICE, ()):
+        if one.value == CPU and one.subject not in reported:
+            note = "as the model is configured; no source shows a GPU"
+            yield Reading(BACKEND, one.subject, CPU, Origin(one.origin.artifact, DEVICE), one.window, (), note)

@@ -4,6 +4,9 @@ Where not one token and not one request came out over a time, and the server hol
 still. How long a request took before says how much that means: a server whose requests take a minute completes none in
 most seconds. Tokens come all the time, so for a server that counts them the time alone is enough. A server without
 requests gives nothing out either, and of that nothing is said.
+
+What has no answer yet is in no count of latencies, and what was answered before was quick. But half of the requests that
+came or waited over a time in which nothing came out have waited for half of it: P99 is no less.
 """
 
 from __future__ import annotations
@@ -12,23 +15,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from latdoctor.detectors.derived_readings import latest_numbers
-from latdoctor.evidence.model import Evidence, Origin, Reading
+from latdoctor.evidence.model import AT_LEAST, Evidence, Origin, Reading
 
 TOKENS = ("output.token_count", "output.token_rate")
-REQUESTS = ("completion.count", "completion.rate")
+REQUESTS = ("completion.count", "completion.rate", "requests.in_server")
 INPUT = ("input.token_count", "input.token_rate")  # a long prompt is computed before the first token comes out
 HELD = ("requests.running", "queue.depth")
 TIMEOUT, TIMEOUTS = "log.engine_timeout", 3
 ARRIVED, PAST_MEAN = "arrival.count", "latency.past_mean"
 _STALE = 60.0  # seconds
 SOURCES = (*TOKENS, *REQUESTS)
-DERIVED = ("stall.requests", "stall.arrivals", "stall.duration", "stall.lengths")
+LATENCY = "latency.p99"
+_FEWEST_HELD = 3  # requests without an answer that say how long requests take
+DERIVED = ("stall.requests", "stall.arrivals", "stall.duration", "stall.lengths", LATENCY)
 
 
 def standstill(evidence: Evidence) -> Evidence:
     """Derive the `stall.*` readings of every subject whose output is counted and that has requests."""
     known: dict[str, dict[str, Reading]] = {}
-    for name in (*SOURCES, *INPUT, *HELD, ARRIVED, PAST_MEAN):
+    for name in (*SOURCES, *INPUT, *HELD, ARRIVED, PAST_MEAN, LATENCY):
         for one, _ in latest_numbers(evidence, name):
             known.setdefault(one.subject, {})[name] = one
     # A server logs the status of a streamed answer when it begins. Where its engine reports again and again that it
@@ -64,6 +69,10 @@ def _of_one(known: Mapping[str, Reading], end: float | None) -> Iterator[Reading
     if arrived is not None:
         yield _reading(output, "stall.arrivals", arrived)
     length = _length(output)
+    if length is not None and waiting >= _FEWEST_HELD and LATENCY not in known:
+        origin = Origin(output.origin.artifact, "the time without an answer")
+        note = f"{waiting:.3g} requests without an answer"
+        yield Reading(LATENCY, output.subject, length / 2, origin, output.window, (), note, AT_LEAST)
     past = _number(known[PAST_MEAN]) if PAST_MEAN in known else 0.0
     if length is not None and tokens is not None:
         yield _reading(output, "stall.duration", length)

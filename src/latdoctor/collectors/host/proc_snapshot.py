@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from latdoctor.collectors.host.accelerator_list import DEVICES, PCI, accelerator_lists
 from latdoctor.collectors.host.cgroup_paths import cgroup_folders
+from latdoctor.collectors.proc_pid_stat import parse_stat
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -25,6 +26,7 @@ SCHEMA_VERSION = 1
 MAX_TEXT = 1 << 20  # bytes read of one file; /proc/stat of a machine with 1 000 processors has about 100 KiB
 MAX_SAMPLE = 64 << 20  # bytes of JSON
 MAX_TASKS = 4096  # threads per sample
+MAX_DESCENDANTS = 512  # processes that the watched one started, per sample
 
 NODE_FILES = (
     "/proc/stat",
@@ -52,6 +54,7 @@ class HostSample(Struct, frozen=True):
     tasks_left_out: int
     files: dict[str, str]
     unread: dict[str, str]
+    descendants: tuple[int, ...] = ()  # processes that `pid` started, directly or not; of whole samples
 
 
 @dataclass
@@ -96,6 +99,9 @@ def take_sample(root: Path, pid: int | None, time: float, *, whole: bool) -> Hos
     """Read all files (`whole`), or only the states of the threads of `pid`. Never raises."""
     reader = _TextReader(root)
     tasks, left_out = _tasks(reader, pid) if pid is not None else ((), 0)
+    descendants = _descendants(reader, pid) if whole and pid is not None else ()
+    for child in descendants:
+        reader.read(f"/proc/{child}/stat")
     for task in tasks:
         reader.read(f"/proc/{pid}/task/{task}/stat")
     if whole:
@@ -115,6 +121,7 @@ def take_sample(root: Path, pid: int | None, time: float, *, whole: bool) -> Hos
         tasks_left_out=left_out,
         files=reader.files,
         unread=reader.unread,
+        descendants=descendants,
     )
 
 
@@ -133,6 +140,28 @@ def _tasks(reader: _TextReader, pid: int) -> tuple[tuple[int, ...], int]:
         reader.unread[folder] = why_unread(error)
         return (), 0
     return tuple(found[:MAX_TASKS]), max(0, len(found) - MAX_TASKS)
+
+
+def _descendants(reader: _TextReader, pid: int) -> tuple[int, ...]:
+    """The processes that `pid` and its descendants started: workers and backends of a server; empty if unreadable."""
+    children: dict[int, list[int]] = {}
+    try:
+        processes = sorted(int(one.name) for one in reader.at("/proc").iterdir() if one.name.isdecimal())
+    except OSError:
+        return ()
+    for process in processes:
+        try:
+            parent = parse_stat(reader.at(f"/proc/{process}/stat").read_text("utf-8", "replace")).parent
+        except (OSError, ValueError):  # ended meanwhile
+            continue
+        children.setdefault(parent, []).append(process)
+    found: list[int] = []
+    due = [pid]
+    while due and len(found) < MAX_DESCENDANTS:
+        own = children.pop(due.pop(), [])
+        found.extend(own)
+        due.extend(own)
+    return tuple(sorted(found[:MAX_DESCENDANTS]))
 
 
 def _read_process(reader: _TextReader, process: str) -> None:

@@ -157,17 +157,35 @@ def _mask(span: SampleWindow) -> tuple[tuple[int, int], ...]:
 
 
 def _others(span: SampleWindow) -> Sequence[HostValue]:
-    """CPU used by others on the processors that the process may use: total work minus its own."""
+    """CPU used by others on the processors that the process may use: total work less its own and its descendants'."""
     own, _ = _used(span)
+    started = _used_by_descendants(span)
     there, mask = processors(span.text(STAT)), _mask(span)
     allowed = [cpu for cpu in there if any(low <= cpu <= high for low, high in mask)] or there
     each = [worked(span, cpu) for cpu in allowed]
     passed = sum(ticks for _, ticks in each)
     if not passed:
         raise SourceError(f"{STAT}: no time passed on the processors that process {span.last.pid} may use")
-    ratio = max(0.0, (sum(work for work, _ in each) - own) / passed)
+    ratio = max(0.0, (sum(work for work, _ in each) - own - started) / passed)
     note = f"on the {len(allowed)} processors that it may use"
+    if span.last.descendants:
+        note += f"; its {len(span.last.descendants)} subprocesses are not others"
     return [HostValue("process.others_cpu_ratio", ratio, STAT, note)]
+
+
+def _used_by_descendants(span: SampleWindow) -> int:
+    """CPU ticks over the window of the processes that it started; of those that ended within it nothing is known."""
+    total = 0
+    for child in span.last.descendants:
+        path = f"/proc/{child}/stat"
+        if path not in span.last.files:
+            continue
+        last = _stat(span.last, path)
+        now, before = last.user_ticks + last.system_ticks, 0
+        if path in span.first.files and (first := _stat(span.first, path)).start_ticks == last.start_ticks:
+            before = first.user_ticks + first.system_ticks
+        total += max(0, now - before)
+    return total
 
 
 def _switches(span: SampleWindow) -> Sequence[HostValue]:

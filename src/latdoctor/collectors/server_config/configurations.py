@@ -15,6 +15,8 @@ import msgspec
 from latdoctor.evidence.model import Value
 
 _US, _MS = 1e-6, 1e-3  # seconds
+CPU = "cpu"  # of config.device
+_OWN_DEVICES = ("tensorrtllm", "vllm")  # backends of Triton that choose their GPUs whatever the instances are
 MOST = 256  # models of one document
 
 
@@ -50,6 +52,7 @@ class _Batching(msgspec.Struct):
 class _InstanceGroup(msgspec.Struct):
     count: int = 1
     gpus: tuple[int, ...] = ()
+    kind: str = ""
 
 
 class _Transactions(msgspec.Struct):
@@ -59,6 +62,7 @@ class _Transactions(msgspec.Struct):
 class _TritonModel(msgspec.Struct):
     name: str
     max_batch_size: int
+    backend: str = ""
     dynamic_batching: _Batching | None = None
     instance_group: tuple[_InstanceGroup, ...] = ()
     sequence_batching: dict[str, Any] | None = None
@@ -77,6 +81,8 @@ def _of_triton(model: _TritonModel) -> Iterator[tuple[str, Value]]:
         yield "config.decoupled", float(model.model_transaction_policy.decoupled)
     if model.instance_group:
         yield "config.instances", float(sum(one.count * max(1, len(one.gpus)) for one in model.instance_group))
+        if all(one.kind == "KIND_CPU" for one in model.instance_group) and model.backend not in _OWN_DEVICES:
+            yield "config.device", CPU
     if model.sequence_batching is not None or model.ensemble_scheduling is not None:
         return  # these schedule requests without the dynamic batcher
     batching = model.dynamic_batching
@@ -98,6 +104,10 @@ class _JobQueue(msgspec.Struct, rename="camel"):
     pending_requests: int
 
 
+class _Worker(msgspec.Struct):
+    gpu: bool | None = None
+
+
 class _TorchServeModel(msgspec.Struct, rename="camel"):
     model_name: str
     batch_size: int
@@ -105,6 +115,8 @@ class _TorchServeModel(msgspec.Struct, rename="camel"):
     max_workers: int
     max_batch_delay: float = 0.0
     job_queue_status: _JobQueue | None = None
+    device_type: str = ""
+    workers: tuple[_Worker, ...] = ()
 
 
 def _torchserve(content: bytes) -> Sequence[ModelConfiguration]:
@@ -122,6 +134,10 @@ def _of_torchserve(model: _TorchServeModel) -> Iterator[tuple[str, Value]]:
     if model.job_queue_status is not None:
         queue = model.job_queue_status
         yield "config.queue_limit", float(queue.remaining_capacity + queue.pending_requests)
+        yield "queue.depth", float(queue.pending_requests)
+    on_gpu = [one.gpu for one in model.workers]
+    if model.device_type == CPU or (on_gpu and not model.device_type and all(one is False for one in on_gpu)):
+        yield "config.device", CPU
 
 
 class _Autoscaling(msgspec.Struct):
@@ -175,11 +191,11 @@ _TRITON_ONLY = ("config.batch_preferred", "config.queue_timeout", "config.decoup
 TRITON = ConfigurationKind(
     "triton-model-config",
     "configuration of a Triton model",
-    (*_BATCHES, "config.instances", "config.queue_limit", *_TRITON_ONLY),
+    (*_BATCHES, "config.instances", "config.queue_limit", "config.device", *_TRITON_ONLY),
     _triton,
 )
 TORCHSERVE = ConfigurationKind(
-    "torchserve-models", "description of TorchServe models", (*_BATCHES, *_WORKERS), _torchserve
+    "torchserve-models", "description of TorchServe models", (*_BATCHES, *_WORKERS, "config.device", "queue.depth"), _torchserve
 )
 RAY_SERVE = ConfigurationKind(
     "ray-serve-applications", "applications of Ray Serve", (*_WORKERS, "config.concurrency"), _ray_serve
