@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from latdoctor.detectors.arrival_change import arrival_changes
 from latdoctor.detectors.batch_size_modes import batch_bimodality
+from latdoctor.detectors.change_by_counters import changes_by_counters
 from latdoctor.detectors.change_effect import change_effects
 from latdoctor.detectors.client_excess_latency import client_excess_latency
 from latdoctor.detectors.contradicted_searches import withdraw_contradicted_searches
@@ -68,6 +69,7 @@ DETECTORS: tuple[Detector, ...] = (
     level_onsets,
     process_starts,
     change_effects,
+    changes_by_counters,
     compare_engines,
 )
 

@@ -8,8 +8,12 @@ from latdoctor.detectors.arrival_change import DERIVED as CHANGES
 from latdoctor.detectors.arrival_change import SIGNAL as ARRIVALS
 from latdoctor.detectors.batch_size_modes import DERIVED as MODES
 from latdoctor.detectors.batch_size_modes import SIGNAL as SIZES
+from latdoctor.detectors.change_by_counters import PAST_COMPUTE
 from latdoctor.detectors.change_effect import COMPUTE
 from latdoctor.detectors.change_effect import DERIVED as EFFECTS
+from latdoctor.detectors.change_effect import EFFECT as EFFECT_SINCE
+from latdoctor.detectors.change_effect import LOAD as LOAD_SINCE
+from latdoctor.detectors.change_effect import RATIO as RATIO_SINCE
 from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RATIO
 from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
 from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WORDS
@@ -19,7 +23,7 @@ from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detectors.level_onset import ONSET as LEVEL
 from latdoctor.detectors.level_onset import SIGNALS as WORSENING
-from latdoctor.detectors.model_configuration import BUSY, BUSY_OF
+from latdoctor.detectors.model_configuration import BACKEND, BUSY, BUSY_ALONE_OF, BUSY_OF, DEVICE
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN
 from latdoctor.detectors.onset import ONSET
 from latdoctor.detectors.onset import SIGNALS as SLOWING
@@ -108,8 +112,8 @@ def _engines(available: SignalSet) -> SignalSet:
 # By the detector's function name, in execution order. A test asserts that the table is complete and exact.
 def _configurations(have: SignalSet) -> SignalSet:
     configured = frozenset(name for name in have if name.startswith("config."))
-    busy = frozenset({BUSY}) if have >= BUSY_OF else frozenset()
-    return configured | busy
+    busy = frozenset({BUSY}) if have >= BUSY_OF or have >= BUSY_ALONE_OF else frozenset()
+    return configured | busy | (frozenset({BACKEND}) if DEVICE in have else frozenset())
 
 
 BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
@@ -136,6 +140,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "level_onsets": _levels,
     "process_starts": _starts,
     "change_effects": _when(COMPUTE, gives=EFFECTS),
+    "changes_by_counters": _when(COMPUTE, PAST_COMPUTE, gives=(RATIO_SINCE, LOAD_SINCE, EFFECT_SINCE)),
     "compare_engines": _engines,
 }
 

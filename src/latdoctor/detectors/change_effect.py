@@ -75,12 +75,12 @@ def _nearest(evidence: Evidence, subject: str, rise: _Rise) -> Event | None:
         for number, event in enumerate(one for name in CHANGES for one in evidence.events_by_signal.get(name, ()))
         if event.time is not None
         and rise.begin - rise.within - LEAD <= event.time <= rise.begin + rise.within
-        and _belongs(evidence, event.subject, subject)
+        and belongs(evidence, event.subject, subject)
     ]
     return min(found)[2] if found else None
 
 
-def _belongs(evidence: Evidence, changed: str, subject: str) -> bool:
+def belongs(evidence: Evidence, changed: str, subject: str) -> bool:
     """Whether a change of `changed` may concern `subject`: itself, what it is part of, or its server."""
     if changed in _EVERYWHERE or changed in evidence.lineage(subject):
         return True
@@ -118,10 +118,10 @@ def _sentence(rise: _Rise, change: Event, ratio: float, load: float | None) -> s
     when = f"within {format_value(rise.within, 'time')} of" if near else f"{format_value(gap, 'time')} after"
     loaded = "" if load is None else "; load flat" if load <= FLAT else f"; load {load:.2g} × that before"
     since = clock_time(rise.begin)
-    return f"compute per request is {ratio:.2g} × that before since {since}, {when}: {_what(change)}{loaded}"
+    return f"compute per request is {ratio:.2g} × that before since {since}, {when}: {what_changed(change)}{loaded}"
 
 
-def _what(change: Event) -> str:
+def what_changed(change: Event) -> str:
     if change.text:
         return change.text
     parts = (str(change.fields.get(name, "")) for name in ("what", "to"))

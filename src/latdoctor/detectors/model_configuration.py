@@ -23,7 +23,8 @@ EXECUTIONS, COMPUTE, INSTANCES, BUSY = (
 )
 IN_SERVER, IN_QUEUE, BATCH = "requests.in_server", "requests.in_queue", "config.batch_max"
 DEVICE, BACKEND, CPU = "config.device", "server.backend", "cpu"
-BUSY_OF = frozenset({EXECUTIONS, COMPUTE, INSTANCES, IN_SERVER, IN_QUEUE, BATCH})  # what the share follows from
+BUSY_OF = frozenset({EXECUTIONS, COMPUTE, INSTANCES})  # what the share follows from
+BUSY_ALONE_OF = frozenset({IN_SERVER, IN_QUEUE, INSTANCES, BATCH})  # and without batches
 
 
 def model_configurations(evidence: Evidence) -> Evidence:

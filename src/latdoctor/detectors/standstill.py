@@ -5,8 +5,8 @@ still. How long a request took before says how much that means: a server whose r
 most seconds. Tokens come all the time, so for a server that counts them the time alone is enough. A server without
 requests gives nothing out either, and of that nothing is said.
 
-What has no answer yet is in no count of latencies, and what was answered before was quick. But half of the requests that
-came or waited over a time in which nothing came out have waited for half of it: P99 is no less.
+What has no answer yet is in no count of latencies, and what was answered before was quick. But of the requests that
+came or waited while nothing came out, half have waited for half of that time: P99 is no less.
 """
 
 from __future__ import annotations

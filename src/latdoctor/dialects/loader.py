@@ -242,7 +242,7 @@ def _check_kind(signal: Signal, kind: RuleKind, fields: Fields) -> None:
 
 
 def _factor(signal: Signal, kind: RuleKind, scale: str, fields: Fields) -> float:
-    """The factor to the signal's base unit. A rate of a time is a share, or a mean number of things: seconds per second."""
+    """The factor to the signal's base unit. A rate of a time is a share or a mean number: seconds per second."""
     if not scale or scale == EITHER:
         if not scale and signal.dimension not in _BARE:
             fields.problem(fields.where, f"{signal.id} is a {signal.dimension}: set its unit with 'scale'")

@@ -210,6 +210,8 @@ OUTPUT_LENGTH = "output.length.mean"
 # What is compared with its past, and that past's signal.
 PAST: Mapping[str, str] = {
     "latency.mean": "latency.past_mean",
+    "compute.time.mean": "compute.past_mean",
+    "batch.size.mean": "batch.past_mean",
     "ttft.mean": "ttft.before",
     OUTPUT_LENGTH: "output.length.before",
     "output.cut_share": "output.cut_before",

@@ -195,7 +195,10 @@ TRITON = ConfigurationKind(
     _triton,
 )
 TORCHSERVE = ConfigurationKind(
-    "torchserve-models", "description of TorchServe models", (*_BATCHES, *_WORKERS, "config.device", "queue.depth"), _torchserve
+    "torchserve-models",
+    "description of TorchServe models",
+    (*_BATCHES, *_WORKERS, "config.device", "queue.depth"),
+    _torchserve,
 )
 RAY_SERVE = ConfigurationKind(
     "ray-serve-applications", "applications of Ray Serve", (*_WORKERS, "config.concurrency"), _ray_serve
