@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors.standstill import standstill
-from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.evidence.model import AT_LEAST, Evidence, Origin, Reading, Window
 
 WINDOW = Window(100.0, 130.0)
 
@@ -15,7 +15,8 @@ def stalls(window: Window = WINDOW, **values: float) -> dict[str, object]:
     readings = tuple(
         Reading(name.replace("__", "."), "model/a", value, Origin("page"), window) for name, value in values.items()
     )
-    return {one.signal.removeprefix("stall."): one.value for one in standstill(Evidence(readings=readings)).readings}
+    derived = standstill(Evidence(readings=readings)).readings
+    return {one.signal.removeprefix("stall."): one.value for one in derived if one.signal.startswith("stall.")}
 
 
 @pytest.mark.parametrize(
@@ -69,3 +70,21 @@ def test_output_of_long_before_the_end_clears_nothing() -> None:
         Reading("arrival.rate", "server/log", 0.1, Origin("log"), Window(100.0, 700.0)),
     )
     assert standstill(Evidence(readings=readings)).readings == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "bound"),
+    [
+        pytest.param({"queue__depth": 9}, 15.0, id="half-have-waited-for-half-of-the-time"),
+        pytest.param({"arrival__count": 12}, 15.0, id="what-came-counts"),
+        pytest.param({"queue__depth": 2}, None, id="two-requests-say-little"),
+        pytest.param({"queue__depth": 9, "latency__p99": 0.2}, None, id="a-measured-latency-stays"),
+    ],
+)
+def test_requests_without_an_answer_bound_the_latency(values: dict[str, float], bound: float | None) -> None:
+    readings = (*values.items(), ("completion__count", 0.0))
+    given = tuple(
+        Reading(name.replace("__", "."), "model/a", value, Origin("page"), WINDOW) for name, value in readings
+    )
+    found = [one for one in standstill(Evidence(readings=given)).readings if one.signal == "latency.p99"]
+    assert [(one.value, one.bound) for one in found] == ([] if bound is None else [(bound, AT_LEAST)])

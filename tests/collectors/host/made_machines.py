@@ -27,9 +27,9 @@ def pressure(some: int, full: int = 0) -> str:
     return line.format("some", some) + line.format("full", full)
 
 
-def stat(pid: int, *, state="S", user=0, system=0, minor=0, major=0, threads=1, start=1000, rss=10) -> str:
+def stat(pid: int, *, state="S", user=0, system=0, minor=0, major=0, threads=1, start=1000, rss=10, parent=1) -> str:
     return (
-        f"{pid} (a (very) odd) name) {state} 1 1 1 0 -1 4194304 {minor} 0 {major} 0 {user} {system} 0 0 20 0 "
+        f"{pid} (a (very) odd) name) {state} {parent} 1 1 0 -1 4194304 {minor} 0 {major} 0 {user} {system} 0 0 20 0 "
         f"{threads} 0 {start} 100000 {rss} 18446744073709551615 1 1 0 0 0 0 0 0 0 0 0 0 17 1 0 0 0 0 0\n"
     )
 

@@ -392,6 +392,23 @@ def test_what_others_took_of_its_processors(watch, mask, ratio, of):
     assert f"on the {of} processors" in taken.note
 
 
+def test_subprocesses_of_the_process_are_not_others(watch):
+    """Both processors worked 100 of 100 ticks: 20 by the process, 100 by its worker, 40 by the worker's own."""
+    change = {
+        "/proc/stat": [
+            "cpu  0 0 0 0 0 0 0 0 0 0\ncpu0 0 0 0 0 0 0 0 0 0 0\ncpu1 0 0 0 0 0 0 0 0 0 0\n",
+            "cpu  200 0 0 0 0 0 0 0 0 0\ncpu0 100 0 0 0 0 0 0 0 0 0\ncpu1 100 0 0 0 0 0 0 0 0 0\n",
+        ],
+        f"/proc/{PID}/stat": [stat(PID), stat(PID, user=20)],
+        "/proc/5001/stat": [stat(5001, parent=PID), stat(5001, parent=PID, user=90, system=10)],
+        "/proc/5002/stat": [None, stat(5002, parent=5001, user=40, start=1001)],
+        "/proc/6000/stat": [stat(6000, parent=1), stat(6000, parent=1, user=40)],
+    }
+    taken = watch(process(PID, **change), pid=PID, window=0.5).reading("process.others_cpu_ratio")
+    assert taken.value == near(0.2)
+    assert "its 2 subprocesses" in taken.note
+
+
 @pytest.mark.parametrize(
     ("change", "usable"),
     [
