@@ -76,3 +76,12 @@ def test_the_answer_to_each_result_fits_one_screen(path: Path) -> None:
     assert all(cell_len(line) <= 80 for line in lines)
     signals = set(re.findall(r"[a-z][a-z0-9_]*(?:\.[a-z0-9_]+)+", outcome.out)) & set(catalogue())
     assert not signals
+
+
+def test_an_infinite_value_of_a_panel_is_unknown() -> None:
+    lines = [
+        "Time,queue depth",
+        *(f"2026-03-02 10:0{minute}:00,{value}" for minute, value in enumerate(("4", "1e999", "6"))),
+    ]
+    found = read("\n".join(lines).encode())
+    assert {one.signal: one.values for one in found.series} == {"queue.depth": (4.0, 6.0)}

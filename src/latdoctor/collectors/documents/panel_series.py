@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 
@@ -108,7 +109,7 @@ def _points(name: str, meaning: ColumnMeaning, cells: Cells) -> tuple[list[tuple
             factor = duration_factor(unit) if unit else meaning.factor or 1.0
         else:
             factor = 0.01 if unit == "%" else LARGE.get(unit, 1.0) * (meaning.factor or 1.0)
-        if factor is not None and value >= 0:
+        if factor is not None and value >= 0 and math.isfinite(value * factor):
             found[time] = value * factor
     points = sorted(found.items())
     largest = max((value for _, value in points), default=0.0)
