@@ -74,6 +74,7 @@ def test_a_number_that_may_be_half_a_number_says_so_and_no_other_does(tmp_path: 
     seen = read(page(tmp_path, "bare", f"{FIRST}{PENDING} 12"))
     said = notes(seen)
     assert HALF in said.pop("queue.depth")
+    assert HALF in said.pop("queue.most")
     assert not any(HALF in note for note in said.values())
     (told,) = (gap for gap in seen.gaps if "no newline" in gap.reason)
     assert told.reason == f"bare.prom: no newline at the end, so it may be truncated: {HALF}"
