@@ -28,6 +28,7 @@ from latdoctor.evidence.bundle import NO_GPU, Bundle, Context
 from latdoctor.evidence.catalogue import SignalKind, catalogue
 from latdoctor.evidence.model import Coverage, Evidence, Gap, Origin, Reading
 from latdoctor.gap_code import GapCode
+from latdoctor.http.safe_address import is_loopback
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from latdoctor.remediation.target import Access, Pages
 
 _KINDS_SHOWN = 5
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _GPU_SIGNALS = ("gpu.", "server.backend", "log.cpu_fallback", "log.no_gpu_found", "log.cuda_error", "log.xid")
 
 
@@ -73,8 +73,8 @@ def _without_accelerator(bundle: Bundle, evidence: Evidence) -> tuple[Reading, .
 
 def _is_here(bundle: Bundle) -> bool:
     """Whether all metrics pages are of this machine, and there is one."""
-    pages = [urlsplit(artifact.source).hostname for artifact in bundle.artifacts if artifact.collector == "prometheus"]
-    return bool(pages) and all(host in _LOOPBACK for host in pages)
+    pages = [artifact.source for artifact in bundle.artifacts if artifact.collector == "prometheus"]
+    return bool(pages) and all(is_loopback(urlsplit(page).hostname or "") for page in pages)
 
 
 def _unread(bundle: Bundle) -> tuple[Gap, ...]:

@@ -8,12 +8,10 @@ from latdoctor.detectors.arrival_change import DERIVED as CHANGES
 from latdoctor.detectors.arrival_change import SIGNAL as ARRIVALS
 from latdoctor.detectors.batch_size_modes import DERIVED as MODES
 from latdoctor.detectors.batch_size_modes import SIGNAL as SIZES
+from latdoctor.detectors.change_by_counters import DERIVED as EFFECTS_OF_COUNTERS
 from latdoctor.detectors.change_by_counters import PAST_COMPUTE
 from latdoctor.detectors.change_effect import COMPUTE
 from latdoctor.detectors.change_effect import DERIVED as EFFECTS
-from latdoctor.detectors.change_effect import EFFECT as EFFECT_SINCE
-from latdoctor.detectors.change_effect import LOAD as LOAD_SINCE
-from latdoctor.detectors.change_effect import RATIO as RATIO_SINCE
 from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RATIO
 from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
 from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WORDS
@@ -140,7 +138,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "level_onsets": _levels,
     "process_starts": _starts,
     "change_effects": _when(COMPUTE, gives=EFFECTS),
-    "changes_by_counters": _when(COMPUTE, PAST_COMPUTE, gives=(RATIO_SINCE, LOAD_SINCE, EFFECT_SINCE)),
+    "changes_by_counters": _when(COMPUTE, PAST_COMPUTE, gives=EFFECTS_OF_COUNTERS),
     "compare_engines": _engines,
 }
 

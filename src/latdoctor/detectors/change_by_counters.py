@@ -10,18 +10,18 @@ nor has the first loading of a model that a log shows.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from latdoctor.detectors.change_effect import (
     CHANGES,
     COMPUTE,
     EFFECT,
-    FLAT,
     LEAD,
     LOAD,
     LOADS,
     RATIO,
     belongs,
+    of_load,
     what_changed,
 )
 from latdoctor.detectors.derived_readings import STARTED, latest_numbers, latest_values
@@ -29,6 +29,7 @@ from latdoctor.evidence.model import Event, Evidence, Origin, Reading
 from latdoctor.units import clock_time
 
 PAST_COMPUTE, PAST_BATCH, CALLS = "compute.past_mean", "batch.past_mean", "forward.calls"
+DERIVED = (RATIO, LOAD, EFFECT)
 LOADED = "change.model"
 OF_START = 15.0  # seconds before and after a process's start that belong to it
 
@@ -91,7 +92,8 @@ def _load(evidence: Evidence, compute: Reading) -> float | None:
     starts = _starts(evidence)
     calls = latest_values(evidence, CALLS).get(compute.subject)
     batch = latest_values(evidence, PAST_BATCH).get(compute.subject)
-    now = next((rates[compute.subject] for rates in _rates(evidence) if compute.subject in rates), None)
+    rates = (latest_values(evidence, name).get(compute.subject) for name in LOADS)
+    now = next((rate for rate in rates if rate is not None), None)
     start, end = compute.window.start, compute.window.end
     if not starts or not calls or not batch or not now or start is None or end is None:
         return None
@@ -101,16 +103,11 @@ def _load(evidence: Evidence, compute: Reading) -> float | None:
     return max(0.0, now - math.sqrt(now / (end - start))) / usual
 
 
-def _rates(evidence: Evidence) -> Iterator[Mapping[str, float]]:
-    yield from (latest_values(evidence, name) for name in LOADS)
-
-
 def _readings(compute: Reading, ratio: float, change: Event, load: float | None) -> Iterator[Reading]:
-    loaded = "" if load is None else "; load flat" if load <= FLAT else f"; load {load:.2g} × that before"
     when = clock_time(change.time or 0.0)
     text = f"compute per request is {ratio:.2g} × that of the server's past, after {when}: {what_changed(change)}"
     origin = Origin(compute.origin.artifact, f"{COMPUTE} over {PAST_COMPUTE}")
     yield Reading(RATIO, compute.subject, ratio, origin, compute.window)
-    yield Reading(EFFECT, compute.subject, text + loaded, origin, compute.window)
+    yield Reading(EFFECT, compute.subject, text + of_load(load), origin, compute.window)
     if load is not None:
         yield Reading(LOAD, compute.subject, load, origin, compute.window)

@@ -116,9 +116,17 @@ def _sentence(rise: _Rise, change: Event, ratio: float, load: float | None) -> s
     gap = rise.begin - (change.time or 0.0)
     near = gap <= rise.within
     when = f"within {format_value(rise.within, 'time')} of" if near else f"{format_value(gap, 'time')} after"
-    loaded = "" if load is None else "; load flat" if load <= FLAT else f"; load {load:.2g} × that before"
     since = clock_time(rise.begin)
-    return f"compute per request is {ratio:.2g} × that before since {since}, {when}: {what_changed(change)}{loaded}"
+    return (
+        f"compute per request is {ratio:.2g} × that before since {since}, {when}: {what_changed(change)}{of_load(load)}"
+    )
+
+
+def of_load(ratio: float | None) -> str:
+    """The end of a sentence that says how the load compares with that before; empty where it is not known."""
+    if ratio is None:
+        return ""
+    return "; load flat" if ratio <= FLAT else f"; load {ratio:.2g} × that before"
 
 
 def what_changed(change: Event) -> str:

@@ -31,7 +31,7 @@ DERIVED = ("stall.requests", "stall.arrivals", "stall.duration", "stall.lengths"
 
 
 def standstill(evidence: Evidence) -> Evidence:
-    """Derive the `stall.*` readings of every subject whose output is counted and that has requests."""
+    """Derive the `stall.*` readings, and a bound of P99, of every subject that counts its output and has requests."""
     known: dict[str, dict[str, Reading]] = {}
     for name in (*SOURCES, *INPUT, *HELD, ARRIVED, PAST_MEAN, LATENCY):
         for one, _ in latest_numbers(evidence, name):
@@ -40,7 +40,7 @@ def standstill(evidence: Evidence) -> Evidence:
     # waits in vain, such lines are no answers that came out.
     timeouts = Counter(one.subject for one in evidence.events_by_signal.get(TIMEOUT, ()))
     for subject, readings in known.items():
-        if timeouts[subject] >= TIMEOUTS and not readings.keys() & {*TOKENS}:
+        if timeouts[subject] >= TIMEOUTS and not readings.keys() & set(TOKENS):
             for name in REQUESTS:
                 readings.pop(name, None)
     end = evidence.time.end

@@ -8,8 +8,8 @@ NAME = "host"
 TITLE = "host (/proc and cgroups)"
 SIGNALS = (
     "host.accelerators", "host.cpus", "host.load_per_cpu", "host.cpu.busy_ratio", "host.cpu.steal_ratio",
-    "host.cpu.system_ratio",
-    "host.cpu.iowait_ratio", "host.context_switch_rate", "host.psi.cpu_some", "host.psi.memory_some",
+    "host.cpu.system_ratio", "host.cpu.iowait_ratio", "host.context_switch_rate", "host.psi.cpu_some",
+    "host.psi.memory_some",
     "host.psi.memory_full", "host.psi.io_some", "host.psi.io_full", "host.memory.available_ratio",
     "host.swap.in_rate", "host.major_fault_rate", "cgroup.cpu.quota", "cgroup.cpu.throttled_ratio",
     "cgroup.cpu.throttled_time", "cgroup.memory.used_ratio", "cgroup.memory.oom_kills", "process.cpu_ratio",

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from latdoctor.collectors.host.accelerator_list import DEVICES, PCI, accelerator_lists
 from latdoctor.collectors.host.cgroup_paths import cgroup_folders
-from latdoctor.collectors.proc_pid_stat import parse_stat
+from latdoctor.collectors.proc_pid_stat import parent_pid
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -145,16 +145,15 @@ def _tasks(reader: _TextReader, pid: int) -> tuple[tuple[int, ...], int]:
 def _descendants(reader: _TextReader, pid: int) -> tuple[int, ...]:
     """The processes that `pid` and its descendants started: workers and backends of a server; empty if unreadable."""
     children: dict[int, list[int]] = {}
+    proc = reader.at("/proc")
     try:
-        processes = sorted(int(one.name) for one in reader.at("/proc").iterdir() if one.name.isdecimal())
+        processes = sorted(int(one.name) for one in proc.iterdir() if one.name.isdecimal())
     except OSError:
         return ()
     for process in processes:
-        try:
-            parent = parse_stat(reader.at(f"/proc/{process}/stat").read_text("utf-8", "replace")).parent
-        except (OSError, ValueError):  # ended meanwhile
-            continue
-        children.setdefault(parent, []).append(process)
+        parent = parent_pid(process, proc)
+        if parent is not None:  # None: ended meanwhile
+            children.setdefault(parent, []).append(process)
     found: list[int] = []
     due = [pid]
     while due and len(found) < MAX_DESCENDANTS:

@@ -93,9 +93,10 @@ def is_mention(line: LogLine, text: str) -> bool:
     """Whether the error that `line` contains is mentioned in it and not reported; `text` is the whole line."""
     if line.writer == KERNEL:
         return False
-    if _ANY_ENGINE.search(line.message.encode("utf-8", "replace")) and _is_repeated(line):
+    raw = line.message.encode("utf-8", "replace")
+    if _ANY_ENGINE.search(raw) and _is_repeated(line):
         return True
-    found = _NEEDLE.search(line.message) if _ANY.search(line.message.encode("utf-8", "replace")) else None
+    found = _NEEDLE.search(line.message) if _ANY.search(raw) else None
     if found is None:
         return False
     before, after = line.message[: found.start()], line.message[found.start() :]
