@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.collectors.base import CollectRequest
-from latdoctor.collectors.host import COLLECTOR
+from latdoctor.collectors.host import COLLECTOR, accelerator_list
 from latdoctor.collectors.host import collector as host
 from latdoctor.collectors.host import proc_snapshot as host_samples
 from latdoctor.collectors.host.proc_snapshot import HostSample
@@ -456,6 +456,13 @@ def test_a_bus_that_cannot_be_listed_is_no_machine_without_accelerators(watch):
     seen = watch({path: text for path, text in NODE.items() if not path.startswith("/sys/bus/pci")})
     assert seen.value("host.accelerators") is None
     assert "no such file" in seen.gap("host.accelerators")
+
+
+def test_a_folder_too_large_to_list_is_no_machine_without_accelerators(watch, monkeypatch):
+    monkeypatch.setattr(accelerator_list, "_MAX_ENTRIES", 2)
+    seen = watch(NODE | {f"/dev/tty{number}": "" for number in range(3)})
+    assert seen.value("host.accelerators") is None
+    assert seen.gap("host.accelerators")
 
 
 def test_process_that_does_not_exist(watch):

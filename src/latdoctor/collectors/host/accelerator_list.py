@@ -6,8 +6,11 @@ node is there. A display function of other vendors is mostly part of the process
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 PCI = "/sys/bus/pci/devices"
@@ -29,13 +32,21 @@ def accelerator_lists(root: Path) -> dict[str, str]:
 
 def _functions(folder: Path) -> Iterator[str]:
     """`ADDRESS VENDOR CLASS` of each PCI function that computes."""
-    for entry in sorted(folder.iterdir())[:_MAX_ENTRIES]:
+    for entry in _entries(folder):
         vendor, kind = ((entry / name).read_text("ascii", "replace").strip()[:10] for name in ("vendor", "class"))
         if kind.startswith(_PROCESSING) or (kind.startswith(_DISPLAY) and vendor in _GPU_VENDORS):
             yield f"{entry.name[:20]} {vendor} {kind}"
 
 
 def _nodes(folder: Path) -> Iterator[str]:
-    for entry in sorted(folder.iterdir())[:_MAX_ENTRIES]:
+    for entry in _entries(folder):
         if _NODE.fullmatch(entry.name):
             yield entry.name
+
+
+def _entries(folder: Path) -> list[Path]:
+    """Raises OSError for a folder with more than _MAX_ENTRIES: what is left out could be an accelerator."""
+    found = sorted(islice(folder.iterdir(), _MAX_ENTRIES + 1))
+    if len(found) > _MAX_ENTRIES:
+        raise OSError(errno.E2BIG, os.strerror(errno.E2BIG), str(folder))
+    return found
