@@ -88,3 +88,34 @@ def test_requests_without_an_answer_bound_the_latency(values: dict[str, float], 
     )
     found = [one for one in standstill(Evidence(readings=given)).readings if one.signal == "latency.p99"]
     assert [(one.value, one.bound) for one in found] == ([] if bound is None else [(bound, AT_LEAST)])
+
+
+@pytest.mark.parametrize(
+    ("engine", "ended", "expected"),
+    [
+        pytest.param({"output__token_count": 0, "completion__count": 0}, 23, 23, id="the-engine-is-frozen"),
+        pytest.param({"output__token_count": 0, "completion__count": 0}, 2, None, id="two-requests-say-little"),
+        pytest.param({"output__token_count": 0, "completion__count": 23}, 23, 0, id="embeddings-have-no-tokens"),
+        pytest.param({"output__token_count": 0, "input__token_count": 900}, 23, 0, id="prompts-are-computed"),
+        pytest.param({}, 23, None, id="an-engine-that-counts-nothing"),
+    ],
+)
+def test_what_http_ended_came_to_an_engine_that_gave_nothing(
+    engine: dict[str, float], ended: float, expected: float | None
+) -> None:
+    readings = [Reading("http.answer_count", "server/h:1", ended, Origin("page"), WINDOW)]
+    readings += [
+        Reading(name.replace("__", "."), "model/a@h:1", value, Origin("page"), WINDOW) for name, value in engine.items()
+    ]
+    found = standstill(Evidence(readings=tuple(readings))).readings
+    assert {one.value for one in found if one.signal == "stall.requests"} == (set() if expected is None else {expected})
+
+
+def test_another_model_of_the_server_that_answers_is_no_standstill() -> None:
+    readings = (
+        Reading("http.answer_count", "server/h:1", 23.0, Origin("page"), WINDOW),
+        Reading("completion.count", "model/a@h:1", 0.0, Origin("page"), WINDOW),
+        Reading("completion.count", "model/b@h:1", 23.0, Origin("page"), WINDOW),
+    )
+    found = standstill(Evidence(readings=readings)).readings
+    assert not any(one.value for one in found if one.signal == "stall.requests")

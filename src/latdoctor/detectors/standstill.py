@@ -7,12 +7,17 @@ requests gives nothing out either, and of that nothing is said.
 
 What has no answer yet is in no count of latencies, and what was answered before was quick. But of the requests that
 came or waited while nothing came out, half have waited for half of that time: P99 is no less.
+
+An engine in a process of its own may be frozen while the HTTP layer before it goes on. Requests then never reach the
+engine's counts, and end with a good status when their clients give up; so what the HTTP layer ended counts as arrived.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import structs
 
 from latdoctor.detectors.derived_readings import latest_numbers
 from latdoctor.evidence.model import AT_LEAST, Evidence, Origin, Reading
@@ -22,7 +27,7 @@ REQUESTS = ("completion.count", "completion.rate", "requests.in_server")
 INPUT = ("input.token_count", "input.token_rate")  # a long prompt is computed before the first token comes out
 HELD = ("requests.running", "queue.depth")
 TIMEOUT, TIMEOUTS = "log.engine_timeout", 3
-ARRIVED, PAST_MEAN = "arrival.count", "latency.past_mean"
+ARRIVED, PAST_MEAN, PASSED = "arrival.count", "latency.past_mean", "http.answer_count"
 _STALE = 60.0  # seconds
 SOURCES = (*TOKENS, *REQUESTS)
 LATENCY = "latency.p99"
@@ -44,7 +49,30 @@ def standstill(evidence: Evidence) -> Evidence:
             for name in REQUESTS:
                 readings.pop(name, None)
     end = evidence.time.end
-    return Evidence(readings=tuple(piece for readings in known.values() for piece in _of_one(readings, end)))
+    behind = _frozen_behind_http(evidence, known)
+    return Evidence(
+        readings=tuple(
+            piece
+            for subject, readings in known.items()
+            for piece in _of_one({**readings, **behind.get(subject, {})}, end)
+        )
+    )
+
+
+def _frozen_behind_http(
+    evidence: Evidence, known: Mapping[str, Mapping[str, Reading]]
+) -> dict[str, dict[str, Reading]]:
+    """`arrival.count` of each subject of a server whose HTTP layer ended requests while none of its models gave anything."""
+    found: dict[str, dict[str, Reading]] = {}
+    for passed, count in latest_numbers(evidence, PASSED):
+        host = passed.subject.removeprefix("server/")
+        models = {name: own for name, own in known.items() if name.endswith(f"@{host}")}
+        outputs = [own[name] for own in models.values() for name in (*TOKENS, *REQUESTS, *INPUT) if name in own]
+        of_one_time = all(one.window == passed.window for one in outputs)
+        if count >= _FEWEST_HELD and outputs and of_one_time and not any(_number(one) for one in outputs):
+            arrived = structs.replace(passed, signal=ARRIVED, note="ended by the HTTP layer")
+            found |= {name: {ARRIVED: arrived} for name in models}
+    return found
 
 
 def _of_one(known: Mapping[str, Reading], end: float | None) -> Iterator[Reading]:

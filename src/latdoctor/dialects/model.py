@@ -205,6 +205,7 @@ COUNTS: Mapping[str, str] = {
     "output.token_rate": "output.token_count",
     "input.token_rate": "input.token_count",
     "kv.preemption_rate": "kv.preemption_count",
+    "http.answer_rate": "http.answer_count",
 }
 OUTPUT_LENGTH = "output.length.mean"
 # What is compared with its past, and that past's signal.
