@@ -52,8 +52,8 @@ def test_chance_brings_hardly_any_change() -> None:
 @given(st.lists(st.integers(1, 200), min_size=4, max_size=12), st.integers(2, 5))
 def test_more_of_the_same_is_surer(counts: list[int], times: int) -> None:
     lengths = [1.0] * len(counts)
-    _, _, weak = sharpest([float(count) for count in counts], lengths)
-    _, _, strong = sharpest([float(count * times) for count in counts], lengths)
+    weak = sharpest([float(count) for count in counts], lengths)[2]
+    strong = sharpest([float(count * times) for count in counts], lengths)[2]
     assert strong == pytest.approx(weak * times, rel=1e-6, abs=1e-6)
 
 
@@ -74,7 +74,7 @@ def test_a_burst_before_the_judged_window_is_none() -> None:
 def test_a_burst_within_the_judged_window_is_dated_by_the_clock() -> None:
     jump = of_history([20.0] * 116 + [90.0] * 4, judged=300)["arrival.jump"]
     assert jump.value == pytest.approx(4.5)
-    assert jump.note == "from 23:58:00 UTC on"
+    assert jump.note == "from 23:58:00 UTC on, and not over after 120 s"
     assert jump.window == Window(3600.0 * 24 - 300, 3600.0 * 24)
 
 
@@ -100,3 +100,38 @@ def test_a_fall_is_reported_too(rates: list[float], expected: float) -> None:
     series = Series("arrival.rate", "replica/0", tuple(map(float, range(1, len(rates) + 1))), tuple(rates), Origin("p"))
     found = {one.signal: one.value for one in arrival_changes(Evidence(series=(series,))).readings}
     assert found["arrival.drop"] == pytest.approx(expected, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("rates", "stays"),
+    [
+        pytest.param([20.0] * 10 + [100.0] * 12, 1.0, id="it-lasts-to-the-end"),
+        pytest.param([20.0] * 10 + [100.0] * 11 + [40.0], 1.0, id="a-last-step-that-is-not-whole"),
+        pytest.param([20.0] * 20 + [100.0] * 5, 0.0, id="it-has-just-begun"),
+        pytest.param([20.0] * 10 + [100.0] * 12 + [20.0] * 4, 0.0, id="it-is-over"),
+        pytest.param([20.0] * 400 + [100.0] * 15, 0.0, id="short-beside-the-whole-series"),
+        pytest.param([20.0] * 10, None, id="no-rise"),
+    ],
+)
+def test_a_rise_that_stays_is_no_spike(rates: list[float], stays: float | None) -> None:
+    assert stay(rates) == stays
+
+
+@pytest.mark.parametrize(
+    ("later", "window", "stays"),
+    [
+        pytest.param(95.0, Window(1008.5, 1020.0), 1.0, id="another-source-shows-it-later"),
+        pytest.param(20.0, Window(1008.5, 1020.0), 0.0, id="another-rate"),
+        pytest.param(95.0, Window(1004.0, 1020.0), 0.0, id="a-window-that-began-before-the-rise"),
+    ],
+)
+def test_a_later_measurement_continues_a_log(later: float, window: Window, stays: float) -> None:
+    page = Reading("arrival.rate", "model/a", later, Origin("page"), window)
+    assert stay([20.0] * 6 + [100.0] * 4, page) == stays
+
+
+def stay(rates: list[float], *others: Reading) -> float | None:
+    times = tuple(1001.0 + number for number in range(len(rates)))
+    series = Series("arrival.rate", "server/a.log", times, tuple(rates), Origin("log"))
+    found = arrival_changes(Evidence(readings=others, series=(series,))).readings
+    return next((float(one.value) for one in found if one.signal == "arrival.jump_stays"), None)

@@ -62,7 +62,7 @@ def standstill(evidence: Evidence) -> Evidence:
 def _frozen_behind_http(
     evidence: Evidence, known: Mapping[str, Mapping[str, Reading]]
 ) -> dict[str, dict[str, Reading]]:
-    """`arrival.count` of each subject of a server whose HTTP layer ended requests while none of its models gave anything."""
+    """`arrival.count` of the subjects of servers whose HTTP layer ended requests while no model gave anything out."""
     found: dict[str, dict[str, Reading]] = {}
     for passed, count in latest_numbers(evidence, PASSED):
         host = passed.subject.removeprefix("server/")

@@ -178,19 +178,25 @@ def _rise(points: Sequence[tuple[float, float]]) -> float:
     return (high - low) / (end - start)
 
 
-def rate_series(view: DialectView, rule: Rule, subject: str, origin: Origin, labels: Labels) -> tuple[Series, ...]:
-    """The rate between consecutive pages; none if the time of a page or a sample is missing."""
-    totals: list[float] = []
-    for page, scrape in enumerate(view.scrapes):
-        found = [_at(view, term, subject, page) for term in rule.terms]
-        if scrape.at is None or None in found:
-            return ()
-        totals.append(sum(value for value in found if value is not None))
-    times = tuple(scrape.at for scrape in view.scrapes if scrape.at is not None)
-    steps = list(zip(pairwise(times), pairwise(totals), strict=True))
-    if len(steps) < 2 or any(late <= early for (early, late), _ in steps):
+def page_by_page(view: DialectView, rule: Rule, subject: str, origin: Origin, labels: Labels) -> tuple[Series, ...]:
+    """A gauge on every page, or the rate between consecutive pages; none if the time of a page or a sample is missing.
+
+    What is held counts where it is on the pages, as in the rate over all of them. A difference or a share has none.
+    """
+    if rule.over or rule.less:
         return ()
-    values = tuple(rule.factor * (after - before) / (late - early) for (early, late), (before, after) in steps)
+    times = tuple(scrape.at for scrape in view.scrapes if scrape.at is not None)
+    held = [term for term in rule.held if view.present(term) is not None]
+    columns = [[_at(view, term, subject, page) for term in (*rule.terms, *held)] for page in range(len(view.scrapes))]
+    totals = [math.fsum(value for value in column if value is not None) for column in columns]
+    steps = list(zip(pairwise(times), pairwise(totals), strict=True)) if len(times) == len(totals) else []
+    if len(steps) < 2 or any(late <= early for (early, late), _ in steps) or any(None in one for one in columns):
+        return ()
+    if rule.kind == RuleKind.GAUGE:
+        return (Series(rule.signal, subject, times, tuple(rule.factor * one for one in totals), origin, labels),)
+    # More requests may finish than are counted as in flight, but arrivals are never negative.
+    rates = [rule.factor * (after - before) / (late - early) for (early, late), (before, after) in steps]
+    values = tuple(max(0.0, rate) for rate in rates) if held else tuple(rates)
     return (Series(rule.signal, subject, times[1:], values, origin, labels),)
 
 

@@ -213,7 +213,7 @@ def _rule(signal: Signal, fields: Fields) -> Rule:
         take=Take(fields.choice("take", tuple(Take), Take.MEAN)) if kind == RuleKind.GAUGE else Take.MEAN,
         sum_over=fields.texts("sum_over"),
         by=fields.text("by"),
-        series=fields.flag("series") if kind == RuleKind.RATE else False,
+        series=fields.flag("series") if kind in (RuleKind.RATE, RuleKind.GAUGE) else False,
         blank_from=fields.scalar("blank_from", float, None),
         note=fields.text("note"),
         zero_note=fields.text("zero_note"),

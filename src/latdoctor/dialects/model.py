@@ -150,7 +150,7 @@ class Rule(Struct, frozen=True):
         label      the text of `label` on the samples of `terms`, or on any sample of the dialect
 
     `by` is a label whose values are kept separate: one labelled reading each, of which only `terms` are narrowed.
-    `series` requests the rate between consecutive pages as well.
+    `series` requests a gauge on every page, or the rate between consecutive pages, as well.
     """
 
     signal: str

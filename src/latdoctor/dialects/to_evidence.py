@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from latdoctor.dialects.changes import changes
 from latdoctor.dialects.derived_rules import counting_rules, past_rules, spread_rules
-from latdoctor.dialects.evaluate import evaluate, rate_series
+from latdoctor.dialects.evaluate import evaluate, page_by_page
 from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleKind, RuleResult, RuleValue, Unusable
@@ -164,7 +164,7 @@ class _EvidenceBuilder:
         else:
             self._readings.append(Reading(signal, subject, found.value, origin, window, labels, found.note))
         if rule.series:
-            self._series.extend(rate_series(self.view, rule, subject, origin, labels))
+            self._series.extend(page_by_page(self.view, rule, subject, origin, labels))
 
     def evidence(self) -> Evidence:
         subjects = dict.fromkeys(
