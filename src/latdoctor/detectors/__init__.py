@@ -36,6 +36,7 @@ from latdoctor.detectors.past_levels import past_levels
 from latdoctor.detectors.periodicity import latency_pulses
 from latdoctor.detectors.pipeline_steps import pipeline_steps
 from latdoctor.detectors.quantiles import quantiles
+from latdoctor.detectors.queue_bound import queue_bounds
 from latdoctor.detectors.replica_outliers import compare_replicas
 from latdoctor.detectors.running_ceiling import running_ceilings
 from latdoctor.detectors.standstill import standstill
@@ -60,6 +61,7 @@ DETECTORS: tuple[Detector, ...] = (
     held_requests,
     past_levels,
     pipeline_steps,
+    queue_bounds,
     standstill,
     latency_modes,
     latency_pulses,

@@ -218,6 +218,7 @@ def _rule(signal: Signal, fields: Fields) -> Rule:
         note=fields.text("note"),
         zero_note=fields.text("zero_note"),
         hint=fields.text("hint"),
+        at_least=fields.flag("at_least"),
     )
     if kind in (RuleKind.HISTOGRAM, RuleKind.SUMMARY) and len(rule.terms) > 1:
         fields.problem(fields.where, f"a {kind} takes one name (with alternatives), not a sum")

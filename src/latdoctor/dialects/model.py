@@ -150,6 +150,7 @@ class Rule(Struct, frozen=True):
         label      the text of `label` on the samples of `terms`, or on any sample of the dialect
 
     `by` is a label whose values are kept separate: one labelled reading each, of which only `terms` are narrowed.
+    `at_least`: the server counts only some of what the signal means.
     `series` requests a gauge on every page, or the rate between consecutive pages, as well.
     """
 
@@ -172,6 +173,7 @@ class Rule(Struct, frozen=True):
     note: str = ""
     zero_note: str = ""
     hint: str = ""
+    at_least: bool = False
 
 
 class BitMask(Struct, frozen=True):

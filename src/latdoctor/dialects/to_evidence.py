@@ -12,6 +12,7 @@ from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
 from latdoctor.dialects.model import Dialect, Histogram, MissingSamples, Rule, RuleKind, RuleResult, RuleValue, Unusable
 from latdoctor.dialects.page_series import DialectView
 from latdoctor.evidence.model import (
+    AT_LEAST,
     Bucket,
     Distribution,
     Evidence,
@@ -162,7 +163,8 @@ class _EvidenceBuilder:
                 Distribution(signal, subject, buckets, origin, total, window, labels, found.note)
             )
         else:
-            self._readings.append(Reading(signal, subject, found.value, origin, window, labels, found.note))
+            bound = AT_LEAST if rule.at_least else ""
+            self._readings.append(Reading(signal, subject, found.value, origin, window, labels, found.note, bound))
         if rule.series:
             self._series.extend(page_by_page(self.view, rule, subject, origin, labels))
 
