@@ -30,6 +30,7 @@ DERIVED = (JUMP, DROP, STAYS)
 MIN_G = 12.0
 MIN_STEPS = 2  # on either side
 MIN_ARRIVALS = 30
+MIN_WITHIN = 20  # arrivals of a rise: a few that come together after a pause are no load
 LONG = 600.0  # seconds; over hours the load of every service rises and falls gradually
 AT_ONCE = 60.0  # seconds before and after a jump that must show it too
 FOR_A_WHILE, OF_ALL = 10.0, 0.05  # seconds, and of the length of the series, after which a rise is no spike
@@ -141,7 +142,8 @@ def sharpest(
             outside, rest = arrivals - inside, seconds - time
             within, without, whole = inside / time, outside / rest, arrivals / seconds
             strength = _gain(inside, within, whole) + _gain(outside, without, whole)
-            if (within < without if falling else within > without) and strength > best[2]:
+            changed = within < without if falling else within > without and inside >= MIN_WITHIN
+            if changed and strength > best[2]:
                 # Zero arrivals count as half an arrival, so that the ratio stays finite.
                 best = (max(inside, 0.5) / time / (max(outside, 0.5) / rest), start, strength, end)
     return best
