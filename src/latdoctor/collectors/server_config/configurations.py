@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from latdoctor.collectors.server_config import text_protobuf
 from latdoctor.evidence.model import Value
 
 _US, _MS = 1e-6, 1e-3  # seconds
@@ -73,6 +74,29 @@ class _TritonModel(msgspec.Struct):
 def _triton(content: bytes) -> Sequence[ModelConfiguration]:
     model = msgspec.json.decode(content, type=_TritonModel, strict=False)
     return (ModelConfiguration(model.name, dict(_of_triton(model))),)
+
+
+_REPEATED = ("instance_group", "gpus", "preferred_batch_size")
+
+
+def _triton_text(content: bytes) -> Sequence[ModelConfiguration]:
+    """`config.pbtxt` of a model repository. Triton takes the name of the folder where it gives none."""
+    fields = _with_lists(text_protobuf.decode(content.decode("utf-8", "replace")))
+    try:
+        model = msgspec.convert({"name": "", "max_batch_size": 0, **fields}, _TritonModel, strict=False)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"it is no configuration of a model: {error}") from error
+    return (ModelConfiguration(model.name, dict(_of_triton(model))),)
+
+
+def _with_lists(fields: text_protobuf.Message) -> text_protobuf.Message:
+    """The fields with a list for each that the schema repeats, however often it occurs."""
+    found: text_protobuf.Message = {}
+    for name, value in fields.items():
+        values = value if isinstance(value, list) else [value]
+        inner: list[text_protobuf.Value] = [_with_lists(one) if isinstance(one, dict) else one for one in values]
+        found[name] = inner if name in _REPEATED or isinstance(value, list) else inner[0]
+    return found
 
 
 def _of_triton(model: _TritonModel) -> Iterator[tuple[str, Value]]:
@@ -194,6 +218,7 @@ TRITON = ConfigurationKind(
     (*_BATCHES, "config.instances", "config.queue_limit", "config.device", *_TRITON_ONLY),
     _triton,
 )
+TRITON_TEXT = ConfigurationKind("triton-config-pbtxt", "config.pbtxt of a Triton model", TRITON.signals, _triton_text)
 TORCHSERVE = ConfigurationKind(
     "torchserve-models",
     "description of TorchServe models",

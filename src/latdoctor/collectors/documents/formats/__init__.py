@@ -103,6 +103,7 @@ ALL: tuple[TextFormat, ...] = (
     server_configuration.RAY_SERVE_APPLICATIONS,
     server_configuration.TORCHSERVE_MODELS,
     server_configuration.TRITON_MODEL,
+    server_configuration.TRITON_MODEL_TEXT,
     serving_benchmark.JSON,
     serving_benchmark.TEXT,
     tensorboard.FORMAT,
