@@ -42,6 +42,7 @@ from latdoctor.detectors.running_ceiling import running_ceilings
 from latdoctor.detectors.standstill import standstill
 from latdoctor.detectors.tail_attribution import tail_shares
 from latdoctor.detectors.tail_bounds import tail_bounds
+from latdoctor.detectors.version_means import version_means
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]
@@ -59,6 +60,7 @@ DETECTORS: tuple[Detector, ...] = (
     arrival_changes,
     running_ceilings,
     held_requests,
+    version_means,
     past_levels,
     pipeline_steps,
     queue_bounds,

@@ -98,15 +98,18 @@ def _end(reading: Reading) -> float:
     return reading.window.end or 0.0
 
 
-GIVES = ("arrival.first_rate", "batch.padding_ratio", "gpu.memory_temperature_margin", "hpa.at_maximum")
+GIVES = ("arrival.first_rate", "batch.padding_ratio", "gpu.memory_temperature_margin", "hpa.at_maximum",
+         "latency.rest.mean", "latency.rest.before")  # fmt: skip
 
 
 def derived_remainders(evidence: Evidence) -> Evidence:
     """Derive `arrival.first_rate` = arrivals · (1 − retry share), `batch.padding_ratio` = 1 − 1 / padding factor, and
     `gpu.memory_temperature_margin` = the highest permitted temperature of the memory less the present one, and
-    `hpa.at_maximum` = the replicas are as many as the autoscaler may have.
+    `hpa.at_maximum` = the replicas are as many as the autoscaler may have, and `latency.rest.*` = the mean latency
+    less the mean time in the queue.
     """
-    made = (*_first_rates(evidence), *_padding(evidence), *_memory_margins(evidence), *_at_maximum(evidence))
+    made = (*_first_rates(evidence), *_padding(evidence), *_memory_margins(evidence), *_at_maximum(evidence),
+            *_rests(evidence))  # fmt: skip
     return Evidence(readings=made)
 
 
@@ -117,6 +120,18 @@ def _first_rates(evidence: Evidence) -> Iterator[Reading]:
         share = shares.get(arrivals.subject)
         if share is not None and arrivals.subject not in reported:
             yield _derive(arrivals, "arrival.first_rate", rate * max(0.0, 1 - share), "arrival.rate less retries")
+
+
+def _rests(evidence: Evidence) -> Iterator[Reading]:
+    for whole, waits, rest in (
+        ("latency.mean", "queue.time.mean", "latency.rest.mean"),
+        ("latency.past_mean", "queue.time.before", "latency.rest.before"),
+    ):
+        queued = latest_values(evidence, waits)
+        reported = _subjects(evidence, rest)
+        for now, value in latest_numbers(evidence, whole):
+            if now.subject in queued and now.subject not in reported and value > queued[now.subject]:
+                yield _derive(now, rest, value - queued[now.subject], f"{whole} less {waits}")
 
 
 def _memory_margins(evidence: Evidence) -> Iterator[Reading]:

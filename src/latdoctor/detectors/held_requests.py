@@ -1,7 +1,8 @@
 """How the requests in flight are spread over replicas: what each holds against the others.
 
 Replicas are the engines of one server (subjects `replica/…`, or those that a label such as `engine` or `dp_rank` keeps
-apart), or the same model on several servers' pages. Engines that log no arrivals still show what they hold.
+apart), or the same model on several servers' pages. Engines that log no arrivals still show what they hold. Where no
+sibling reports a queue, as on the page of a router, what each runs is compared; one that is down is no sibling.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from latdoctor.detectors.derived_readings import latest_numbers, latest_values
 from latdoctor.evidence.model import Evidence, Origin, Reading
 
 RUNNING, QUEUE = "requests.running", "queue.depth"
+UP = "replica.up"
 RATIO, OTHERS = "replica.held_ratio", "replica.others_queue"
 DERIVED = (RATIO, OTHERS)
+_REPLICA = "replica"
 _RANK = re.compile(r"[:,](?:engine|dp_rank)=[^:,@]*")
 
 
@@ -24,15 +27,15 @@ def held_requests(evidence: Evidence) -> Evidence:
     running = {one.subject: (one, value) for one, value in latest_numbers(evidence, RUNNING)}
     queues = latest_values(evidence, QUEUE)
     groups: dict[str, list[str]] = {}
-    for subject in running.keys() & queues.keys():
+    down = {subject for subject, up in latest_values(evidence, UP).items() if up < 1}
+    for subject in running.keys() - down:
         groups.setdefault(_service(subject), []).append(subject)
-    found = [
-        reading
-        for service, members in groups.items()
-        if service
-        for subject in members
-        for reading in _of_one(running[subject][0], subject, members, running, queues)
-    ]
+    found = []
+    for service, members in groups.items():
+        queueing = [subject for subject in members if subject in queues]
+        compared = queueing or (members if service.startswith(_REPLICA) else [])
+        for subject in compared if service else ():
+            found += _of_one(running[subject][0], subject, compared, running, queues)
     return Evidence(readings=tuple(found))
 
 
@@ -55,11 +58,12 @@ def _of_one(
     if not others:
         return
     note = f"against {len(others)} other{'s' if len(others) > 1 else ''}"
-    usual = median(running[member][1] + queues[member] for member in others)
-    held = running[subject][1] + queues[subject]
+    usual = median(running[member][1] + queues.get(member, 0.0) for member in others)
+    held = running[subject][1] + queues.get(subject, 0.0)
     # One request more than nothing is no multiple.
     yield _reading(source, RATIO, (held + 1) / (usual + 1), note)
-    yield _reading(source, OTHERS, median(queues[member] for member in others), note)
+    if subject in queues:
+        yield _reading(source, OTHERS, median(queues[member] for member in others), note)
 
 
 def _reading(source: Reading, signal: str, value: float, note: str) -> Reading:

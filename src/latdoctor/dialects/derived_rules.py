@@ -11,12 +11,14 @@ from collections.abc import Iterator
 from msgspec import structs
 
 from latdoctor.dialects.model import (
+    ARRIVALS,
     COUNTS,
     OUTPUT_LENGTH,
     PAST,
     RUNNING,
     RUNNING_MEAN,
     RUNNING_MOST,
+    SHARES,
     Dialect,
     Rule,
     RuleKind,
@@ -30,6 +32,22 @@ def counting_rules(dialect: Dialect) -> Iterator[tuple[Rule, ...]]:
         rates = [option for option in options if option.kind == RuleKind.RATE and option.signal in COUNTS]
         if rates:
             yield tuple(_renamed(rate, RuleKind.GROWTH, COUNTS[rate.signal]) for rate in rates)
+
+
+def share_rules(dialect: Dialect) -> Iterator[tuple[Rule, ...]]:
+    """For each rate of SHARES the rules of its share of all requests, alternatives together."""
+    rates = {options[0].signal: options for options in dialect.rules if options[0].kind == RuleKind.RATE}
+    arrivals = rates.get(ARRIVALS, ())
+    for signal in rates.keys() & SHARES.keys() if arrivals else ():
+        yield tuple(
+            structs.replace(
+                _renamed(rate, RuleKind.RATIO, SHARES[signal]),
+                over=(of := arrivals[min(place, len(arrivals) - 1)]).terms,
+                sum_over=(*rate.sum_over, *of.sum_over),
+            )
+            for place, rate in enumerate(rates[signal])
+            if rate.kind == RuleKind.RATE
+        )
 
 
 def past_rules(dialect: Dialect) -> Iterator[tuple[Rule, ...]]:

@@ -209,6 +209,14 @@ COUNTS: Mapping[str, str] = {
     "kv.preemption_rate": "kv.preemption_count",
     "http.answer_rate": "http.answer_count",
 }
+# Rates whose share of all requests two pages show also where the time between them is unknown.
+SHARES: Mapping[str, str] = {
+    "queue.rejected_rate": "queue.rejected_share",
+    "gateway.reset_rate": "gateway.reset_share",
+    "gateway.retry_rate": "gateway.retry_share",
+    "gateway.timeout_rate": "gateway.timeout_share",
+}
+ARRIVALS = "arrival.rate"
 OUTPUT_LENGTH = "output.length.mean"
 # What is compared with its past, and that past's signal.
 PAST: Mapping[str, str] = {
@@ -216,6 +224,9 @@ PAST: Mapping[str, str] = {
     "compute.time.mean": "compute.past_mean",
     "batch.size.mean": "batch.past_mean",
     "ttft.mean": "ttft.before",
+    "queue.time.mean": "queue.time.before",
+    "compute.time.mean": "compute.time.before",
+    "input.rows.mean": "input.rows.before",
     OUTPUT_LENGTH: "output.length.before",
     "output.cut_share": "output.cut_before",
     "input.length.mean": "input.length.before",
@@ -252,6 +263,7 @@ class Dialect(Struct, frozen=True):
         derived = {COUNTS[signal] for signal in rates & COUNTS.keys()} | {
             PAST[signal] for signal in ratios & PAST.keys()
         }
+        derived |= {SHARES[signal] for signal in rates & SHARES.keys()} if ARRIVALS in rates else set()
         derived |= {RUNNING_MEAN, RUNNING_MOST} if RUNNING in direct else set()
         return frozenset(direct | derived | {signal for bits in self.bits for signal, _ in bits.masks})
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from latdoctor.dialects.changes import changes
-from latdoctor.dialects.derived_rules import counting_rules, past_rules, spread_rules
+from latdoctor.dialects.derived_rules import counting_rules, past_rules, share_rules, spread_rules
 from latdoctor.dialects.evaluate import evaluate, page_by_page
 from latdoctor.dialects.gauges import bit_values
 from latdoctor.dialects.metrics_page_model import MetricsPage, ScrapedPage
@@ -48,7 +48,7 @@ def read_pages(dialect: Dialect, scrapes: Sequence[ScrapedPage], server: str, so
     for options in dialect.rules:
         for labels, narrowed in gathering.view.kept_apart(options):
             gathering.take(narrowed, labels)
-    for options in counting_rules(dialect):
+    for options in (*counting_rules(dialect), *share_rules(dialect)):
         gathering.take(options)
     for options in spread_rules(dialect):
         gathering.take_spread(options)

@@ -67,12 +67,10 @@ class _Reader:
     def _value(self, depth: int) -> Value:
         if self._next == ":":
             self._take()
-        token = self._take()
-        if token in _CLOSES:
-            return self.message(_CLOSES[token], depth + 1)
-        if token == "[":
-            return self._list(depth + 1)
-        return _scalar(token)
+        first = self._take()
+        if first in _CLOSES:
+            return self.message(_CLOSES[first], depth + 1)
+        return self._list(depth + 1) if first == "[" else _scalar(first)
 
     def _list(self, depth: int) -> list[Value]:
         if depth > MOST_DEPTH:
@@ -102,13 +100,13 @@ def _add(message: Message, name: str, value: Value) -> None:
     message[name] = [*values, *(value if isinstance(value, list) else [value])]
 
 
-def _scalar(token: str) -> Value:
-    if token[0] in "\"'":
-        return token[1:-1]
-    if token in ("true", "false"):
-        return token == "true"
-    if _NUMBER.fullmatch(token):
-        return float(token)
-    if re.fullmatch(r"[A-Za-z_]\w*", token):
-        return token  # a value of an enumeration
-    raise ValueError(f"{token!r} is no value")
+def _scalar(text: str) -> Value:
+    if text[0] in "\"'":
+        return text[1:-1]
+    if text in ("true", "false"):
+        return text == "true"
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    if re.fullmatch(r"[A-Za-z_]\w*", text):
+        return text  # a value of an enumeration
+    raise ValueError(f"{text!r} is no value")

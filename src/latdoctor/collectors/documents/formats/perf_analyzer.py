@@ -7,7 +7,7 @@ infer and output. The text lists the models of an ensemble one by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from latdoctor.collectors.documents import load_result
 from latdoctor.collectors.documents.csv_rows import records
@@ -37,6 +37,7 @@ _STAGES = {
 _COMPUTE = ("compute input", "compute infer", "compute output")
 SERVER_SIGNALS = frozenset(
     {
+        "queue.depth",
         "batch.size.mean",
         "client.excess.mean",
         "client.latency_ratio",
@@ -62,8 +63,20 @@ def read(section: Section) -> Evidence:
     evidence = load_result.evidence(section, [result])
     servers = list(_servers(section, label, lines[end:]))
     server = next((one.value for part in servers for one in part.readings if one.signal == "latency.mean"), None)
+    servers += _waiting(section, result, servers)
     excess = _excess(section, result, server if isinstance(server, float) else None)
     return Evidence.merge([evidence, Evidence(readings=tuple(excess)), *servers])
+
+
+def _waiting(section: Section, result: LoadResult, servers: Sequence[Evidence]) -> list[Evidence]:
+    """The mean number of requests in the server's queue: by Little's law their rate times their mean wait."""
+    subject = subject_name(section, "server", result.label)
+    waits = [one for part in servers for one in part.readings if one.signal == "queue.time.mean"]
+    wait = next((one.value for one in waits if one.subject == subject), None)
+    if result.request_rate is None or not isinstance(wait, float):
+        return []
+    origin = section.origin(place="throughput times the mean wait")
+    return [Evidence(readings=(Reading("queue.depth", subject, result.request_rate * wait, origin),))]
 
 
 def _excess(section: Section, result: LoadResult, server: float | None, bound: str = "") -> Iterator[Reading]:
