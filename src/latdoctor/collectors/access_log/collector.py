@@ -27,6 +27,7 @@ from latdoctor.collectors.access_log import (
     failure_stats,
     fields,
     formats,
+    pause_stats,
     stage_stats,
     step_series,
 )
@@ -245,6 +246,7 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
         [
             Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)),
             stats.evidence(gathering.coarse),
+            pause_stats.pause_evidence(stats),
             stage_stats.stage_evidence(stats),
             failure_stats.failure_evidence(stats),
         ]

@@ -30,6 +30,7 @@ SIGNALS = frozenset(
         "ttft.p50",
         "client.requests",
         "client.request_rate",
+        "client.offered_rate",
         "client.error_ratio",
         "client.in_flight",
         "input.length.mean",

@@ -23,7 +23,7 @@ MEMORY = (
     "oom.requested", "oom.device_total", "oom.device_free", "oom.process_used", "oom.other_used", "oom.allocated",
     "oom.reserved_unallocated", "oom.room_ratio", "start.memory_free", "start.memory_total", "start.memory_reserve",
     "start.kv_needed", "start.kv_available", "start.kv_tokens", "start.sequence_tokens", "start.prefill_tokens",
-    "log.cpu_fallback", "offload.nodes_cpu", "offload.nodes_gpu", "offload.memcpy_nodes",
+    "log.cpu_fallback", "log.dependency_slow", "offload.nodes_cpu", "offload.nodes_gpu", "offload.memcpy_nodes",
     "log.fatal_error", "log.recompile", "log.recompile_limit", "log.slow_callback",
 )  # fmt: skip
 CHANGES = ("change.process_start", "change.model", "change.config", "change.deployment")

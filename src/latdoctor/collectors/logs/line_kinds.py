@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from latdoctor.collectors.logs import (
     cpu_fallback_lines,
+    dependency_lines,
     engine_lines,
     fabric_lines,
     gpu_access_lines,
@@ -21,6 +22,7 @@ from latdoctor.collectors.logs.patterns import FACT_HINTS
 # One per line, sorted by name.
 LINE_KINDS: tuple[LineKind, ...] = (
     cpu_fallback_lines.KIND,
+    dependency_lines.KIND,
     engine_lines.KIND,
     fabric_lines.KIND,
     gpu_access_lines.KIND,

@@ -54,6 +54,7 @@ def _block(text: str) -> LoadResult:
             "total_input_tokens": pairs.get("total input tokens"),
             "total_output_tokens": pairs.get("total generated tokens"),
             "concurrency": pairs.get("concurrency"),
+            "request_rate": pairs.get("request rate configured", pairs.get("traffic request rate")),
         },
     )
     return result
@@ -76,6 +77,7 @@ def _totals(result: LoadResult, found: Mapping[str, float | None]) -> None:
         "output.token_rate": found.get("output_throughput"),
         "input.token_rate": found.get("input_throughput") or (inputs / seconds if inputs and seconds else None),
         "client.in_flight": found.get("concurrency"),
+        "client.offered_rate": found.get("request_rate"),
     }
     result.values.update({signal: value for signal, value in rates.items() if value is not None})
 
@@ -129,7 +131,7 @@ def _result(fields: Fields) -> LoadResult:
         if found and value is not None:
             result.timing(_SIGNALS[found[2]]).put(found[1], value / 1e3)
     names = ("completed", "failed", "duration", "request_throughput", "output_throughput", "input_throughput",
-             "total_input_tokens", "total_output_tokens", "concurrency")  # fmt: skip
+             "total_input_tokens", "total_output_tokens", "concurrency", "request_rate")  # fmt: skip
     _totals(result, {name: _float(fields[name]) for name in names if name in fields})
     if not result.timing().known:
         _whole_answers(result, fields)
