@@ -36,7 +36,7 @@ ENGINE_SIGNALS = (
     "kv.longest_requests", "kv.preemption_rate", "kv.retracted", "kv.tokens", "kv.tokens_used", "kv.usage",
     "latency", "latency.mean", "level.onset", "log.engine_dead", "log.engine_timeout", "log.kernel_compiled",
     "log.kv_full", "log.kv_transfer_failed", "log.model_failed", "log.model_loaded", "log.pool_fallback",
-    "log.prefix_cache_lost", "log.queue_full", "log.slot_awaited", "log.upstream_error", "model.load_time",
+    "log.prefix_cache_lost", "log.queue_full", "log.replica_delayed", "log.slot_awaited", "log.upstream_error", "model.load_time",
     "output.length", "output.length.mean", "output.token_rate", "postprocess.time.mean", "prefill.time",
     "prefill.time.mean", "prefix_cache.hit_ratio", "prefix_cache.remote_hit_ratio", "preprocess.time.mean",
     "queue.depth", "queue.time", "queue.time.mean", "queue.tokens", "requests.in_decode", "requests.in_prefill",
