@@ -30,7 +30,7 @@ def held_requests(evidence: Evidence) -> Evidence:
     down = {subject for subject, up in latest_values(evidence, UP).items() if up < 1}
     for subject in running.keys() - down:
         groups.setdefault(_service(subject), []).append(subject)
-    found = []
+    found: list[Reading] = []
     for service, members in groups.items():
         queueing = [subject for subject in members if subject in queues]
         compared = queueing or (members if service.startswith(_REPLICA) else [])

@@ -225,7 +225,6 @@ PAST: Mapping[str, str] = {
     "batch.size.mean": "batch.past_mean",
     "ttft.mean": "ttft.before",
     "queue.time.mean": "queue.time.before",
-    "compute.time.mean": "compute.time.before",
     "input.rows.mean": "input.rows.before",
     OUTPUT_LENGTH: "output.length.before",
     "output.cut_share": "output.cut_before",
