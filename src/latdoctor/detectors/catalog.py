@@ -14,7 +14,7 @@ from latdoctor.detectors.change_effect import COMPUTE
 from latdoctor.detectors.change_effect import DERIVED as EFFECTS
 from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RATIO
 from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
-from latdoctor.detectors.derived_readings import QUOTIENTS, STARTED, UPTIMES, WORDS
+from latdoctor.detectors.derived_readings import QUOTIENTS, RESTS, STARTED, UPTIMES, WORDS
 from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
 from latdoctor.detectors.held_requests import DERIVED as HELD
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
@@ -40,6 +40,8 @@ from latdoctor.detectors.standstill import SOURCES as STALL_SOURCES
 from latdoctor.detectors.tail_attribution import DERIVED as TAIL
 from latdoctor.detectors.tail_attribution import STAGE as STAGES
 from latdoctor.detectors.tail_bounds import LOWER, P99
+from latdoctor.detectors.version_means import RATIO as VERSION_RATIO
+from latdoctor.detectors.version_means import TIMES as VERSION_TIMES
 from latdoctor.evidence.catalogue import SignalKind, catalogue
 
 SignalSet = frozenset[str]
@@ -91,6 +93,16 @@ def _model_words(available: SignalSet) -> SignalSet:
     return frozenset(signal for source, signal, _ in WORDS if source in available)
 
 
+def _versions(available: SignalSet) -> SignalSet:
+    return frozenset([VERSION_RATIO]) if available & frozenset(VERSION_TIMES) else frozenset()
+
+
+def _remainders(available: SignalSet) -> SignalSet:
+    rests = {rest for whole, waits, rest in RESTS if {whole, waits} <= available}
+    known = {"arrival.rate", "retry.share", "batch.padding_factor"} <= available
+    return frozenset(rests | (set(REMAINDERS) if known else set()))
+
+
 def _onsets(available: SignalSet) -> SignalSet:
     return frozenset([ONSET]) if available & frozenset(SLOWING) else frozenset()
 
@@ -119,7 +131,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "tail_bounds": _tail_bounds,
     "quotients": _quotients,
     "model_configurations": _configurations,
-    "derived_remainders": _when("arrival.rate", "retry.share", "batch.padding_factor", gives=REMAINDERS),
+    "derived_remainders": _remainders,
     "batch_bimodality": _when(SIZES, gives=MODES),
     "compare_replicas": _siblings,
     "neighbour_cpu": _when(TAKEN, OWN, "host.cpus", gives=(NEIGHBOURS,)),
@@ -127,6 +139,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
     "running_ceilings": _when(RUNNING, gives=CEILINGS),
     "held_requests": _when(RUNNING, QUEUE, gives=HELD),
+    "version_means": _versions,
     "past_levels": _past_levels,
     "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),
     "standstill": _standstill,

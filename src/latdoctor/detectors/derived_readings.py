@@ -98,8 +98,12 @@ def _end(reading: Reading) -> float:
     return reading.window.end or 0.0
 
 
-GIVES = ("arrival.first_rate", "batch.padding_ratio", "gpu.memory_temperature_margin", "hpa.at_maximum",
-         "latency.rest.mean", "latency.rest.before")  # fmt: skip
+GIVES = ("arrival.first_rate", "batch.padding_ratio", "gpu.memory_temperature_margin", "hpa.at_maximum")
+# A mean latency, the wait in it, and what is left.
+RESTS = (
+    ("latency.mean", "queue.time.mean", "latency.rest.mean"),
+    ("latency.past_mean", "queue.time.before", "latency.rest.before"),
+)
 
 
 def derived_remainders(evidence: Evidence) -> Evidence:
@@ -123,10 +127,7 @@ def _first_rates(evidence: Evidence) -> Iterator[Reading]:
 
 
 def _rests(evidence: Evidence) -> Iterator[Reading]:
-    for whole, waits, rest in (
-        ("latency.mean", "queue.time.mean", "latency.rest.mean"),
-        ("latency.past_mean", "queue.time.before", "latency.rest.before"),
-    ):
+    for whole, waits, rest in RESTS:
         queued = latest_values(evidence, waits)
         reported = _subjects(evidence, rest)
         for now, value in latest_numbers(evidence, whole):

@@ -258,6 +258,7 @@ def test_what_is_no_time_is_none(text: str) -> None:
 
 def test_a_date_that_does_not_exist_gives_no_time() -> None:
     assert parse("2025-02-31 10:13:13 x", WRITTEN).time is None
+    assert parse("0026-01-31 10:13:13 x", WRITTEN).time is None
 
 
 MONTHS = {"Mär": 3, "mrz.": 3, "Août": 8, "févr.": 2, "ene": 1, "dic": 12, "Okt": 10, "декабря": 12, "12月": 12,

@@ -218,7 +218,8 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
         reason = f"{artifact.source}: its durations have no unit: {known}"
         gaps.append(Gap(NAME, reason, (), subject=server, code=GapCode.AMBIGUOUS))
     subject = f"replica/{replica}@{name}" if replica else server
-    read, why = choose_segments(time_segments(requests))
+    segments = time_segments(requests)
+    read, why = choose_segments(segments)
     table = gathering.tables.get(replica)
     origin = Origin(artifact.name, _place(requests, table))
     notes, past = _notes(gathering, form), gathering.past
@@ -246,7 +247,7 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
         [
             Evidence(subjects=_subjects(server, subject), gaps=tuple(gaps)),
             stats.evidence(gathering.coarse),
-            pause_stats.pause_evidence(stats),
+            pause_stats.pause_evidence(stats, segments),
             stage_stats.stage_evidence(stats),
             failure_stats.failure_evidence(stats),
         ]

@@ -50,7 +50,7 @@ class ReplicaStats:
         borrowed: bool = False,
     ) -> None:
         """`borrowed`: the requests have the times of other lines. `older`: requests of the log that are not kept."""
-        self.subject, self.origin, self.notes, self._past = subject, origin, notes, past
+        self.subject, self.origin, self.notes, self.past = subject, origin, notes, past
         self.requests = requests
         spans = [range(one.first, one.last + 1) for one in read] or [range(len(requests))]
         every = [index for span in spans for index in span]
@@ -81,8 +81,8 @@ class ReplicaStats:
     def _recent(self) -> Sequence[int]:
         """The judged window; otherwise the last RECENT seconds, extended until it has ENOUGH requests."""
         ended = self.requests.ended
-        if self._past is not None:
-            return self.timed[bisect_left(self.timed, self._past.judged, key=ended.__getitem__) :]
+        if self.past is not None:
+            return self.timed[bisect_left(self.timed, self.past.judged, key=ended.__getitem__) :]
         first = bisect_left(self.timed, ended[self.timed[-1]] - RECENT, key=ended.__getitem__)
         enough = [place for place, index in enumerate(self.timed) if self.is_latency(index)][-ENOUGH:]
         return self.timed[min(first, enough[0] if len(enough) == ENOUGH else 0) :]
@@ -112,7 +112,7 @@ class ReplicaStats:
     def reading(self, signal: str, value: float, note: str = "", bound: str = "", labels: Labels = ()) -> Reading:
         """A reading of the recent requests."""
         part_of = (self.window.seconds or 0.0) < (self.whole.seconds or 0.0)
-        what = "the requested range" if self._past else "the log"
+        what = "the requested range" if self.past else "the log"
         late = f"the last {self.window.seconds or 0.0:.0f} s of {what}" if part_of else ""
         noted = "; ".join(part for part in (note, late, self.notes) if part)
         return Reading(signal, self.subject, value, self.origin, self.window, labels, noted, bound)

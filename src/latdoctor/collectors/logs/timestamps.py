@@ -117,6 +117,8 @@ def _stamp(text: str, found: re.Match[str], written_at: float) -> Stamp | None:
         year, end = int(behind[1]), behind.end()
     dates = tuple(_dates(named))
     if year is not None and year < 100:
+        if "a" not in named:  # four digits that begin with zeros
+            return Stamp(None, False, end)
         year, dates = _short_year(named, year + 2000, dates, written_at)
     if not dates:
         return None

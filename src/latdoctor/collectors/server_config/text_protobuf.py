@@ -22,7 +22,7 @@ Message = dict[str, Value]
 
 def decode(text: str) -> Message:
     """The fields of the message. Raises ValueError for a text that is none, is too long or nested too deeply."""
-    reader = _Reader(_tokens(text))
+    reader = _FieldReader(_tokens(text))
     found = reader.message("", 0)
     if not found:
         raise ValueError("it has no field")
@@ -43,7 +43,7 @@ def _tokens(text: str) -> Iterator[str]:
             yield found[0]
 
 
-class _Reader:
+class _FieldReader:
     def __init__(self, tokens: Iterator[str]) -> None:
         self._tokens = tokens
         self._next = next(tokens, "")
@@ -91,13 +91,13 @@ class _Reader:
         return token
 
 
-def _add(message: Message, name: str, value: Value) -> None:
-    if name not in message:
-        message[name] = value
+def _add(fields: Message, name: str, value: Value) -> None:
+    if name not in fields:
+        fields[name] = value
         return
-    earlier = message[name]
+    earlier = fields[name]
     values = earlier if isinstance(earlier, list) else [earlier]
-    message[name] = [*values, *(value if isinstance(value, list) else [value])]
+    fields[name] = [*values, *(value if isinstance(value, list) else [value])]
 
 
 def _scalar(text: str) -> Value:
