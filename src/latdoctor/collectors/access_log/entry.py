@@ -28,8 +28,7 @@ _HOST = re.compile(r"^[a-z]{2,5}://[^/]*")
 # Statuses of requests failed by the server or its backends, as counted on the metrics pages.
 _TOO_MANY = 429
 _MODEL_FAILED = 424  # TGI, TEI and SageMaker: the model failed, not the request
-_REQUEST_TIMEOUT = 408  # Ray Serve answers it where a request took too long
-_TIMED_OUT = frozenset({_REQUEST_TIMEOUT, 504})
+_TIMED_OUT = frozenset({408, 504})
 CLIENT_LEFT = frozenset({499, 460})  # nginx's own, and that of AWS load balancers
 # Programs that probe a server, by the beginning of their user agent.
 _PROBER = re.compile(
@@ -111,7 +110,7 @@ def method_and_path(request: str) -> tuple[str, str]:
 
 def is_failure(status: int) -> bool:
     """Shed, failed, timed out, or (status 0) never answered; -1 is unknown."""
-    return status in (0, _TOO_MANY, _MODEL_FAILED, _REQUEST_TIMEOUT) or status >= 500
+    return status in (0, _TOO_MANY, _MODEL_FAILED) or status >= 500
 
 
 _NAMES = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

@@ -136,12 +136,18 @@ TGI_STATUSES = {
     "Input validation error": 422,
     "Tokenization error": 422,
 }
+_REQUEST_TIMEOUT, _GATEWAY_TIMEOUT = 408, 504
 _RAY_PROXIES = ("proxy", "http_proxy", "grpc_proxy")
 
 
 def _of_ray(entry: AccessLogEntry, parts: Mapping[str, str]) -> AccessLogEntry:
-    """The proxy sees a request whole, a replica its own part: each replica is a subject of its own."""
+    """The proxy sees a request whole, a replica its own part: each replica is a subject of its own.
+
+    Where a request exceeds `request_timeout_s` the proxy answers 408, by which others mean a client that was too slow.
+    """
     component = parts.get("component", "")
+    if entry.status == _REQUEST_TIMEOUT and component in ("", *_RAY_PROXIES):
+        return replace(entry, status=_GATEWAY_TIMEOUT, failure=FailureReason.UPSTREAM_TIMEOUT)
     if not component or component in _RAY_PROXIES:
         return entry
     instance = parts.get("instance", "")
