@@ -27,6 +27,7 @@ def jump(rates: list[float], step: float = 1.0) -> float | None:
         ([20, 21, 20, 100, 100, 20, 20, 20, 20, 20], 4.97),  # a spike that is over
         ([100, 100, 100, 20, 20, 20], 1.0),  # a fall is no jump
         ([60, 66, 58, 61, 70, 55, 62, 64], 1.0),
+        (([3, 2, 2, 1, 1] + [0] * 60) * 6, 1.0),  # a few together after each pause
         ([0, 0, 0, 50, 50, 50], 300.0),  # from nothing: half an arrival stands for none
     ],
 )

@@ -65,7 +65,7 @@ def _of_one(series: Series, start: float | None, rates: Sequence[Reading]) -> tu
         return ()
     each = math.ceil(len(steps) / MAX_STEPS)
     counts, lengths = _together(arrived, each), _together(steps, each)
-    rise, fall = sharpest(counts, lengths), sharpest(counts, lengths, falling=True)
+    rise, fall = sharpest(counts, lengths, fewest=MIN_WITHIN), sharpest(counts, lengths, falling=True)
     falls = fall[2] > rise[2]
     ratio, at, strength, end = fall if falls else rise
     if sum(lengths) > LONG:
@@ -130,9 +130,12 @@ def _together(values: Sequence[float], each: int) -> list[float]:
 
 
 def sharpest(
-    counts: Sequence[float], lengths: Sequence[float], *, falling: bool = False
+    counts: Sequence[float], lengths: Sequence[float], *, falling: bool = False, fewest: int = 0
 ) -> tuple[float, int, float, int]:
-    """Return the rate ratio inside/outside of the likeliest high (or low) run, its first step, its G, and its end."""
+    """Return the rate ratio inside/outside of the likeliest high (or low) run, its first step, its G, and its end.
+
+    `fewest`: arrivals that a run has at least.
+    """
     arrivals, seconds = sum(counts), sum(lengths)
     before, passed = (0.0, *accumulate(counts)), (0.0, *accumulate(lengths))
     best = (1.0, MIN_STEPS, 0.0, len(counts))
@@ -142,8 +145,8 @@ def sharpest(
             outside, rest = arrivals - inside, seconds - time
             within, without, whole = inside / time, outside / rest, arrivals / seconds
             strength = _gain(inside, within, whole) + _gain(outside, without, whole)
-            changed = within < without if falling else within > without and inside >= MIN_WITHIN
-            if changed and strength > best[2]:
+            changed = within < without if falling else within > without
+            if changed and inside >= fewest and strength > best[2]:
                 # Zero arrivals count as half an arrival, so that the ratio stays finite.
                 best = (max(inside, 0.5) / time / (max(outside, 0.5) / rest), start, strength, end)
     return best
