@@ -24,7 +24,7 @@ from latdoctor.errors import DefinitionError, Problem, UsageError
 from latdoctor.lab.real.real_faults import RealFault
 from latdoctor.lab.real.server_definition import find_server
 from latdoctor.load.arrivals import Arrivals, OnOff, Poisson
-from latdoctor.load.mix import Mix
+from latdoctor.load.mix import Length, Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.request_template import RequestTemplate
 from latdoctor.strict_yaml import load
@@ -80,6 +80,7 @@ class RealScenario(Struct, frozen=True, forbid_unknown_fields=True):
     environment: dict[str, str] = {}
     arguments: tuple[str, ...] = ()
     body: str = ""
+    words: tuple[Length, Length] = (20, 60)
     incident: RealIncident = RealIncident()
     phases: RealPhases = RealPhases()
     causes: tuple[str, ...] = ()
@@ -98,7 +99,7 @@ class RealScenario(Struct, frozen=True, forbid_unknown_fields=True):
 
     def plan(self, seed: int) -> LoadPlan:
         """The load of a run."""
-        calm, mix = Poisson(self.rate), Mix(long_share=0.0, audio_share=0.0)
+        calm, mix = Poisson(self.rate), Mix(long_share=0.0, audio_share=0.0, short_tokens=self.words)
         lengths = self.phases
         return LoadPlan(
             (
