@@ -57,7 +57,7 @@ def test_all_problems_of_all_files_are_reported(tmp_path: Path) -> None:
     told = [str(problem).removeprefix(f"{tmp_path}/") for problem in caught.value.problems]
     assert told[:-1] == [
         "a.yaml:1: unit: unknown unit 'furlong'",
-        "a.yaml:2: kind: 'odd' is not one of value, share, distribution, event, flag, text, p-value",
+        "a.yaml:2: kind: 'odd' is not one of value, share, deviation, distribution, event, flag, text, p-value",
         "a.yaml:2: tier: 'cloud' is not one of infrastructure, framework, application",
         "a.yaml:2: signal b lacks 'description'",
         "b.yaml:1: the signal 'a' is catalogued twice",

@@ -63,6 +63,8 @@ def gauge(view: DialectView, rule: Rule) -> RuleResult:
         trouble: Unusable | None = None
         for page in range(len(view.scrapes)):
             value = _on_page(columns, over, less, subject, page)
+            if not isinstance(value, Unusable) and value < 0 and not _may_be_negative(rule):
+                value = Unusable(f"{place} is negative ({value:g})", GapCode.INCONSISTENT)
             if isinstance(value, Unusable):
                 trouble = trouble or value
             else:
@@ -71,6 +73,10 @@ def gauge(view: DialectView, rule: Rule) -> RuleResult:
             _taken(rule, values, place) if values else trouble or Unusable(f"{place} is absent", GapCode.ABSENT)
         )
     return outcome
+
+
+def _may_be_negative(rule: Rule) -> bool:
+    return catalogue()[rule.signal].kind is SignalKind.DEVIATION
 
 
 _Columns = Sequence[Mapping[str, Sequence[float | Unusable | None]]]

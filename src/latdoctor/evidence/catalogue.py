@@ -23,6 +23,7 @@ class SignalKind(StrEnum):
 
     VALUE = "value"
     SHARE = "share"  # 0 to 1
+    DEVIATION = "deviation"  # of either sign; other numbers are never negative
     DISTRIBUTION = "distribution"
     EVENT = "event"
     FLAG = "flag"  # 0 or 1

@@ -65,7 +65,7 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-_WITH_UNIT = (SignalKind.VALUE, SignalKind.SHARE, SignalKind.DISTRIBUTION)
+_WITH_UNIT = (SignalKind.VALUE, SignalKind.SHARE, SignalKind.DEVIATION, SignalKind.DISTRIBUTION)
 
 
 def _table(tier: str, where: Mapping[str, tuple[str, ...]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Lines about GPUs, their driver, their links and the communication over them, each with what it must yield."""
+"""Lines about GPUs and their links, and about what the machine refuses, each with what it must yield."""
 
 from __future__ import annotations
 
@@ -17,7 +17,11 @@ from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 
-CASES: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_name("gpu_lines.yaml").read_text())
+CASES: dict[str, dict[str, Any]] = {
+    name: case
+    for file in ("gpu_lines.yaml", "host_failures.yaml")
+    for name, case in yaml.safe_load(Path(__file__).with_name(file).read_text()).items()
+}
 AER = """\
 [ 1000.100001] pcieport 0000:00:03.1: AER: Multiple Corrected error received: 0000:00:03.1
 [ 1000.100002] pcieport 0000:00:03.1: PCIe Bus Error: severity=Corrected, type=Data Link Layer, (Receiver ID)

@@ -13,7 +13,7 @@ SIGNALS = (XID, SXID, GPU_LOST, CUDA_ERROR, DRIVER_MISMATCH, OOM_KILL)
 DCGM_ERROR, ENGINE_SHAPE, MEMORY_REFUSED = "log.dcgm_error", "log.engine_shape", "log.memory_refused"
 GPU_LINES = (
     "gpu.access_error", "gpu.vgpu_unlicensed", "log.collective_error", "log.collective_timeout", "log.fabric_error",
-    "log.no_gpu_found", "log.pcie_error", "collective.channels", "collective.network",
+    "log.host_failure", "log.no_gpu_found", "log.pcie_error", "collective.channels", "collective.network",
     "collective.peer_access_disabled", "collective.version", "offload.layer_share", "offload.layers",
     "offload.layers_total",
 )  # fmt: skip
