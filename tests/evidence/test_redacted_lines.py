@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.evidence.prefilter import Prefilter
+from latdoctor.evidence.redaction.detectors import DETECTORS
 from latdoctor.evidence.redaction.patterns import FIELD_WORDS, NEEDLES, WORDS, fields, lowered
 from latdoctor.evidence.redaction.redactor import Redactor
 
@@ -84,12 +85,16 @@ LINES = st.lists(
 )
 
 
+def _whole(redactor: Redactor, raw: bytes) -> bytes:
+    return redactor.text(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+
+
 @settings(deadline=None, max_examples=300)
 @given(LINES | st.lists(st.sampled_from(PRIVATE).map(lambda text: f"x {text} y"), max_size=5))
 def test_lines_are_redacted_as_the_whole_text_is(lines: list[str]) -> None:
     raw = "\n".join(lines).encode("utf-8", "surrogatepass")
     by_lines, whole = Redactor(b"key"), Redactor(b"key")
-    assert by_lines.content(raw) == whole._content(raw)
+    assert by_lines.content(raw) == _whole(whole, raw)
     assert by_lines.counts == whole.counts
 
 
@@ -105,14 +110,14 @@ def test_the_fields_of_the_words_in_a_line_find_what_all_fields_find(line: str) 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_redacted(raw: bytes) -> None:
-    assert Redactor(b"key").content(raw) == Redactor(b"key")._content(raw)
+    assert Redactor(b"key").content(raw) == _whole(Redactor(b"key"), raw)
 
 
 @pytest.mark.parametrize("text", PRIVATE)
 def test_what_is_private_is_found(text: str) -> None:
     found = Redactor(b"key")
     if found.text(text) != text and "PRIVATE KEY" not in text:  # which content() looks for itself
-        assert Prefilter(NEEDLES).search(text.encode())
+        assert Prefilter(NEEDLES).search(text.encode()) or any(DETECTORS.found(text.encode()))
 
 
 def test_lines_without_anything_private_are_passed_over() -> None:

@@ -31,6 +31,15 @@ class Prefilter:
         """Whether `raw` contains a needle."""
         return self._of_text.search(raw) is not None
 
+    def first(self, raw: bytes, start: int = 0) -> tuple[int, int] | None:
+        """Where the first needle from `start` on begins and ends; what precedes `start` still counts as before it."""
+        found = self._of_text.search(raw, start)
+        return None if found is None else found.span()
+
+    def begins(self, raw: bytes, at: int) -> bool:
+        """Whether a needle begins at `at`."""
+        return self._of_text.match(raw, at) is not None
+
     def lines(self, block: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
         """Where each line with a needle begins and ends, from `start` on, which is the beginning of a line."""
         for found in self._of_lines.finditer(block, start):

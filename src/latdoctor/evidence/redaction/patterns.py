@@ -9,17 +9,13 @@ import re
 from collections.abc import Iterable
 from functools import cache
 
+from latdoctor.evidence.redaction.names import CORES
+
 OWN = re.compile(r"(?:ip|mac|user|id|mail|prompt|value)-[0-9a-f]{8}(?:-\d+-characters)?|redacted")
 
-_SECRETS = (
-    r"(?:api[_-]?key|access[_-]?key|secret[_-]?key|private[_-]?key|client[_-]?secret|secret|password|passwd|passphrase|pass|pwd"
-    r"|(?:access|auth|refresh|id|session|hf|csrf)[_-]?token|token|x-api-key|credentials?)"
-)
-# Names of the environment and of settings: DB_PASSWORD, openai_api_key. A `pad_token` is none, a GITHUB_TOKEN is.
-_PREFIXED = (
-    r"(?:(?:[a-z0-9]{1,30}[_-]){1,4}(?:api[_-]?key|access[_-]?key|secret(?:[_-]?key)?|private[_-]?key|password|passwd|pwd)"
-    r"|(?-i:(?:[A-Z0-9]{1,30}_){1,4}TOKEN))"
-)
+# A name around a word that names of credentials contain; `names.secrecy` judges the whole name.
+_CORES = rf"(?:{'|'.join(re.escape(core) for core in CORES)})"
+_NAMED = rf"[\w.-]{{0,60}}?{_CORES}[\w.-]{{0,30}}+"
 _USER_NAMES = (
     r"(?:(?:end[_-]?)?user(?:[_-]?(?:id|name|email))?|username|x-user-id|remote_user|customer(?:[_-]?id)?|account[_-]?id"
     r"|client[_-]?id|uid|tenant[_-]?id|member[_-]?id|session[_-]?id|conversation[_-]?id|chat[_-]?id|device[_-]?id"
@@ -27,12 +23,25 @@ _USER_NAMES = (
 )
 _AFTER_QUOTE = r"(?<=[\"'])"
 _PROMPT_NAMES = (
-    r"(?:prompts?|system_prompt|completions?|content|question|query|answer|user_input|input_text|output_text"
-    r"|generated_text|response_text|utterance|transcript|(?:prompt_)?token_ids|input_ids|" + _AFTER_QUOTE + r"inputs)"
+    r"(?:prompts?|system_prompt|user_prompt|completions?|content|question|query|answer|user_input|input_text|output_text"
+    r"|generated_text|response_text|reasoning_content|chat_history|utterance|transcript|text_input|text_output|inputtext"
+    r"|outputtext|partial_json|(?:prompt_)?token_ids|input_ids|" + _AFTER_QUOTE + r"inputs)"
+)
+# Names that other things have too: `redactor.Redactor` looks at what stands around them.
+_DOUBTFUL_NAMES = (
+    r"(?:texts?|inputs?|messages?|instructions?|system|documents?|passages?|suffix|arguments|reasoning|thinking|refusal|data"
+    r"|outputs?|parts|queries|sentences|title|tools)"
 )
 _QUOTED = r"(?:\"(?:[^\"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?|\\\"(?:[^\"\\]|\\[^\"])*+(?:\\\")?)"
 _BETWEEN = r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}"
-_WORD = r"[^\s,;&\"'}\])]{1,400}"
+# Also `name => value`, `('name', b'value')`, `--name value`, `<name>value`, and the columns of `kubectl describe`.
+_TO = (
+    r"(?:(?:\\?[\"']\]?)?\s{0,3}(?:=>|:=|[:=]|\sis\s)\s{0,40}(?:\[\s?(?=\\?[\"']))?|\\?[\"'],\s{0,2}(?=b?[\"'])|>(?=[^\s<>]{1,400}</))"
+    r"(?:[bru]{1,2}(?=[\"']))?"
+)
+_WORD = r"[^\s,;&\"'}\])<]{1,400}"
+_LIST = rf"\[(?:[\d,\s]|{_QUOTED})*+\]"
+_LISTS = rf"\[(?:[\d,\s]|{_QUOTED}|{_LIST})*+\]"
 _NAME = r"[a-z0-9_][\w.@-]{0,63}"
 _LED_BY = r"(?:for|by|from|as|of|invalid|unknown|illegal|named|called)"
 _V4 = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)(?:\.(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)){3}"
@@ -41,25 +50,31 @@ _MAC = rf"{_HEX}{{2}}(?:(?::{_HEX}{{2}}){{5}}|(?:-{_HEX}{{2}}){{5}})"
 _ZONE = r"(?:%[\w.-]{1,32})?"
 _V6 = r"[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}"
 
+_SCHEMES = r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Negotiate|NTLM|SSWS|GenieKey|Splunk)"
+
 # Fields by their names. What gives nothing away but itself comes first: `SECRETS` looks for no more than that.
 # Each with words of which a text that it matches contains at least one, in lower case (`lowered`).
 _SECRET_FIELDS = (
     (
-        ("authorization", "bearer"),
-        rf"(?P<auth>authorization{_BETWEEN}\\?[\"']?(?:(?:Bearer|Basic|Digest|Token)\s+)?|Bearer\s+)"
-        r"(?P<auth_value>[a-z0-9._~+/=-]{8,4000})",
-    ),
-    (("cookie",), rf"(?P<cookie>(?:set-)?cookie{_BETWEEN})(?P<cookie_value>[^\n\"']+)"),
-    (
-        ("sk-", "hf_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "akia", "xox", "nvapi-", "eyj", "glpat-", "aiza"),
-        r"(?P<key>sk-[a-z0-9_-]{16,200}|hf_[a-z0-9]{16,60}|gh[pousr]_[a-z0-9]{20,255}|AKIA[0-9A-Z]{16}"
-        r"|xox[abprs]-[a-z0-9-]{10,200}|glpat-[a-z0-9_-]{16,60}|AIza[a-z0-9_-]{30,60}|nvapi-[a-z0-9_-]{16,200}"
-        r"|eyJ[\w-]{8,2000}\.[\w-]{8,4000}\.[\w-]{8,2000})",
+        ("auth", "bearer"),
+        rf"(?P<auth>[\w.-]{{0,40}}?auth(?:orization|entication)?{_TO}\\?[\"']?(?:{_SCHEMES}\s{{1,3}})|(?:proxy-)?authorization{_TO}"
+        r"\\?[\"']?|Bearer\s+)(?P<auth_value>[a-z0-9._~+/=:-]{8,4000})"
+        rf"|(?P<scheme>(?:proxy-)?authorization{_TO}\\?[\"']?(?:Digest|OAuth|AWS4-HMAC-SHA256)\s)(?P<scheme_value>[^\n]{{8,4000}})",
     ),
     (
-        ("key", "secret", "pass", "pwd", "token", "credential"),
-        rf"(?P<flag>--(?:{_SECRETS}|{_PREFIXED})(?:=|[ \t]{{1,3}}))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
-        rf"|(?P<secret>(?:{_SECRETS}|{_PREFIXED}){_BETWEEN})(?P<secret_value>{_QUOTED}|{_WORD})",
+        ("cookie",),
+        rf"(?P<cookie>(?:set-)?cookies?{_TO}\\?[\"']?(?!\s*[\"'\\{{\[]))(?P<cookie_value>[^\n\"']+)"
+        rf"|(?P<cookies>(?:set-)?cookies?{_BETWEEN})(?P<cookies_value>\{{[^{{}}\n]{{1,4000}}\}})",
+    ),
+    (
+        ("curl", "wget"),
+        r"(?P<login_flag>\s(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:)(?P<login_flag_value>[^\s\"']{1,200})",
+    ),
+    (
+        CORES,
+        rf"(?P<flag>--{_NAMED}(?:=|[ \t]{{1,3}}|[\"'],\s?(?=[\"'])))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
+        rf"|\\?[\"']?name\\?[\"']?:\s?\\?[\"'](?P<named>{_NAMED})\\?[\"'],\s?\\?[\"']?value\\?[\"']?:\s?(?P<named_value>{_QUOTED})"
+        rf"|(?P<secret>{_NAMED}{_TO})(?P<secret_value>{_QUOTED}|{_WORD})",
     ),
 )
 _OTHER_FIELDS = (
@@ -78,18 +93,24 @@ _OTHER_FIELDS = (
     (
         ("prompt", "completion", "content", "question", "query", "answer", "input_", "inputs", "user_input",
          "user input", "input text", "token_ids", "output_text", "generated_text", "response_text", "utterance",
-         "transcript"),
-        rf"(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|\[(?:[\d,\s]|{_QUOTED})*+\])"
+         "transcript", "reasoning_content", "chat_history", "text_", "inputtext", "outputtext", "partial_json"),
+        rf"(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|{_LISTS})"
         r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
         r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
         r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)",
+    ),
+    (
+        ("text", "input", "message", "instruction", "system", "document", "passage", "suffix", "arguments", "reasoning",
+         "thinking", "refusal", "data", "output", "parts", "queries", "sentences", "title", "tools"),
+        rf"(?P<doubtful>(?:{_AFTER_QUOTE}{_DOUBTFUL_NAMES}{_BETWEEN}|(?:texts?|inputs?|messages|instructions?|system)=))"
+        rf"(?P<doubtful_value>{_QUOTED}|{_LISTS})",
     ),
     (
         ("@",),
         r"(?P<mail>[a-z0-9._%+-]{1,64}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){0,4}\.[a-z]{2,24})\b",
     ),
 )  # fmt: skip
-_FIELDS = (*_SECRET_FIELDS, *_OTHER_FIELDS)
+_FIELDS = (*_SECRET_FIELDS[:-1], *_OTHER_FIELDS, _SECRET_FIELDS[-1])
 FIELD_WORDS = tuple(words for words, _ in _FIELDS)
 WORDS = tuple(dict.fromkeys(word for words in FIELD_WORDS for word in words))
 # Letters of other scripts that are i and s where case is ignored; `lower` knows the one that is k.
@@ -111,10 +132,11 @@ def lowered(text: str) -> str:
     return text.lower() if text.isascii() else text.translate(_FOLDED).lower()
 
 
-SECRETS = _compiled(field for _, field in _SECRET_FIELDS)
+# What is shown to who gave it is without credentials and prompts, and keeps names, addresses and ids.
+SHOWN = sum(1 << place for place, (words, _) in enumerate(_FIELDS) if not {"user", "password", "@"} & set(words))
 PEM = (
-    r"PRIVATE KEY-----",
-    r"(?P<pem>-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?P<pem_value>[^-]{1,20000})(?:-----END [A-Z ]{0,30}-----)?",
+    r"PRIVATE KEY",
+    r"(?P<pem>-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)(?P<pem_value>[^\n\"']{1,20000}?)(?=-----END|[\"']|\n|$)",
 )
 # What is known by its form, behind a sign that is quickly looked for. What must not stand before it is looked at last.
 FORMS = tuple(
@@ -173,16 +195,14 @@ def _needles() -> tuple[bytes, ...]:
     `\\s` finds outside of ASCII is any such byte.
     """
     space = r"[\s\x80-\xff]"
-    names = (
-        rf"(?:authorization|cookie|{_SECRETS}|{_USER_NAMES}|{_PROMPT_NAMES.replace(_AFTER_QUOTE, '')}"
-        r"|user input|input text)"
-    )
+    names = rf"(?:{_USER_NAMES}|{_PROMPT_NAMES.replace(_AFTER_QUOTE, '')}|user input|input text)"
+    value = rf"{space}*[\[\\\"'bru]*(?:[^\s\d\\\"']|\d+[a-zA-Z_~+/=-]|\d{{6}})"  # numbers are no credentials as a rule
     fields = (
         rf"{names}(?:\\?[\"'])?{space}{{0,9}}[:=]",
-        rf"--{_SECRETS}[ \t]|--(?:[a-z0-9]{{1,30}}[_-]){{1,4}}(?:key|secret|password|passwd|pwd|token)[ \t]",
-        rf"bearer{space}|user{space}|(?:password|publickey|/pam){space}{{1,9}}for{space}",
-        r"sk-[a-z0-9_-]{16}|hf_[a-z0-9]{16}|gh[pousr]_[a-z0-9]{20}|AKIA[0-9A-Z]{16}|xox[abprs]-[a-z0-9-]{10}"
-        r"|glpat-[a-z0-9_-]{16}|AIza[a-z0-9_-]{30}|nvapi-[a-z0-9_-]{16}|eyJ[\w-]{8}",
+        rf"{_CORES}[\w.\x80-\xff-]*(?:\\?[\"']\]?)?{space}*(?:[:=>,]|is{space}){value}",
+        rf"--[\w.-]*{_CORES}[\w.-]*[ \t]|{_CORES}[\w.-]*\\?[\"'],{space}?\\?[\"']?value",
+        rf"[\"'](?:{_DOUBTFUL_NAMES})\\?[\"']{space}{{0,9}}[:=]{space}{{0,9}}\\?[\"'\[]|(?:texts?|inputs?|messages|instructions?|system)=[\"'\[]",
+        rf"bearer{space}|user{space}|(?:password|publickey|/pam){space}{{1,9}}for{space}|{space}(?:-u|--user)[ =]",
         r"\xe2\x84\xaa|\xc5\xbf|\xc4[\xb0\xb1]",  # letters of other scripts that are k, s and i where case is ignored
     )
     forms = (

@@ -1,0 +1,217 @@
+"""Finds credentials by their form: the rules of gitleaks, rules of our own for what these leave out, and randomness.
+
+The rules are data (`gitleaks.json`, made by tools/convert_gitleaks.py). RE2 looks for all of them in one pass over the
+bytes; only where it finds something are single rules tried, so that a text without secrets costs one search.
+
+A string is taken for random where letters of both cases and digits follow each other without the pattern of words:
+half of the neighbours are of different kinds. A digest is of digits and `a` to `f`, and stays.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from importlib.resources import files
+from typing import Any
+
+from latdoctor.evidence.prefilter import Prefilter
+from latdoctor.evidence.redaction.names import entropy
+
+RANDOM = "random"  # kind of what no rule knows
+SECRET = "secret"
+_WINDOW = 160  # bytes in which a rule's keyword stands
+_LONGEST = 4096  # bytes of one credential
+_TOKEN = rb"[0-9A-Za-z_+/=~-]"
+_SEPARATED = r"""(?:[ \t\w.-]{0,20})[\s'"]{0,3}"""  # of the rules that go by the name of a product before the secret
+# What the rules of gitleaks leave out: addresses that are secrets as a whole, and shorter forms of what they know.
+_OWN = (
+    ("slack-webhook", ("hooks.slack",), r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{8,200})"),
+    ("discord-webhook", ("webhooks/",), r"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/([\w/-]{8,200})"),
+    ("teams-webhook", ("webhook",), r"webhook\.office\.com/(?:webhookb2/)?([\w@/-]{8,400})"),
+    ("azure-logic", ("logic.azure", "powerplatform"), r"(?:logic\.azure|powerplatform)\.com(?::\d+)?/([^\s\"'<>]{8,600})"),
+    ("telegram-bot", ("telegram",), r"api\.telegram\.org/(?:file/)?bot([\w:%-]{8,100})"),
+    ("telegram-token", (":aa",), r"\b(\d{8,10}:AA[\w-]{30,40})"),
+    ("google-chat-webhook", ("chat.googleapis",), r"chat\.googleapis\.com/v1/spaces/([^\s\"'<>]{8,400})"),
+    ("pagerduty-webhook", ("pagerduty",), r"pagerduty\.com/(?:integration|x-ere|generic)[\w/-]{0,40}/([0-9a-zA-Z]{16,64})"),
+    ("webhook", ("hook",), r"//(?:[\w.-]{0,100}\.)?(?:hooks?|webhooks?)\.[\w.-]{1,100}/([\w/.+=%~-]{8,400})"),
+    ("webhook-path", ("hooks/",), r"/(?:web)?hooks/([\w/+=%~-]{16,400})"),
+    ("pagerduty-token", ("u+", "y_"), r"\b([uy][+_][\w-]{18})\b"),
+    ("github", ("github_pat_", "gh"), r"\b(github_pat_\w{20,255}|gh[oprsu]_[0-9A-Za-z]{20,255})"),
+    ("gitlab", ("gl",), r"\b(gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent|oas)-[\w.-]{16,300})"),
+    ("pypi", ("pypi-",), r"\b(pypi-[\w-]{40,1000})"),
+    ("npm", ("npm_",), r"\b(npm_[0-9A-Za-z]{20,100})"),
+    ("stripe", ("sk_", "rk_", "whsec_"), r"\b((?:sk|rk)_(?:live|test|prod)_\w{10,200}|whsec_[\w+/=-]{16,200})"),
+    ("sendgrid", ("sg.",), r"\b(SG\.[\w-]{10,100}\.[\w-]{10,100})"),
+    ("vault", ("hv",), r"\b(hv[sbr]\.[\w-]{20,300})"),
+    ("google-oauth", ("ya29.", "gocspx-", "1//0"), r"\b(ya29\.[\w-]{16,1000}|GOCSPX-[\w-]{16,60}|1//0[\w-]{30,200})"),
+    ("aws-key", ("akia", "asia", "abia", "acca", "aroa", "aida"), r"\b((?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16})\b"),
+    ("slack", ("xox", "xapp"), r"\b(xox[a-z](?:\.xox[bp])?-[0-9A-Za-z-]{10,250}|xapp-[0-9A-Za-z-]{10,250})"),
+    ("openai", ("sk-",), r"\b(sk-[\w-]{16,250})"),
+    ("hugging-face", ("hf_", "api_org_"), r"\b((?:hf|api_org)_[0-9A-Za-z]{16,60})"),
+    ("nvidia", ("nvapi-",), r"\b(nvapi-[\w-]{16,200})"),
+    ("groq-and-others", ("gsk_", "r8_", "xai-", "wandb_", "lsv2_", "pcsk_", "dckr_pat_", "tgp_v1_"),
+     r"\b((?:gsk|r8|xai|wandb_v1|lsv2|pcsk|dckr_pat|tgp_v1)[_-](?:pt_|sk_)?[\w-]{20,250})"),
+    ("azure-signature", ("sig=",), r"[?&;]sig=([\w%+/=-]{16,300})"),
+    ("google-key", ("aiza",), r"\b(AIza[\w-]{30,60})"),
+    ("jwt", ("ey",), r"\b(eyJ[\w-]{8,1000}\.[\w-]{8,1000}(?:\.[\w-]{4,1000})?)"),
+)  # fmt: skip
+_RANDOM = r"(?:[A-Z]{1,7}[0-9a-z]{1,10}){4}"
+_BEFORE_DIGEST = re.compile(
+    rb"(?i:sha-?\d{1,3}|md5|digest|fingerprint|etag|chatcmpl|cmpl|resp|msg|req|call|run|thread|batch|file|asst|trace|span)[-_:=\"'/ ]{1,2}\Z"
+)
+_KINDS = re.compile(rb"[A-Z]+|[a-z]+|[0-9]+")
+_MANGLED = re.compile(rb"\w{0,24}_(?:Z|R[A-Z])")  # names of C++ and Rust as the linker knows them
+_LEAST = 20  # characters of a random string
+Put = Callable[[str, str], str]  # what stands where a string of this kind stood
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A form of credentials. `group`: of the expression, that is the secret; `least`: bits of entropy per character."""
+
+    id: str
+    keywords: tuple[bytes, ...]
+    regex: str
+    least: float = 0.0
+    group: int = 1
+
+    def needle(self) -> str:
+        """What the one search for all looks for: of a rule that goes by a name before, name and separator are enough."""
+        head, separated, rest = self.regex.partition(_SEPARATED)
+        if not separated or r"|\b(" in rest:
+            return f"(?:{self.regex})"
+        opened = head.count("(") - head.count(")")
+        return rf"""{head}{_SEPARATED}(?:[=>:|,]|\?=)[\x60'"\s=]{{0,5}}[\w=.~-]{{10}}{")" * opened}"""
+
+
+class Detectors:
+    """All rules. `redact` finds and replaces; it never raises."""
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, of gitleaks first."""
+        raw = json.loads(files(__package__).joinpath("gitleaks.json").read_text(encoding="utf-8"))
+        given = (_rule(one) for one in raw["rules"])
+        return (*given, *(Rule(name, tuple(word.encode() for word in words), text) for name, words, text in _OWN))
+
+    @cached_property
+    def _any_rule(self) -> Prefilter:
+        return Prefilter(_bounded(rule.needle()).encode() for rule in self.rules)
+
+    @cached_property
+    def _search(self) -> Prefilter:
+        return Prefilter((*self._any_rule.needles, _RANDOM.encode()))
+
+    @lru_cache(512)  # noqa: B019: there is one of it
+    def _compiled(self, place: int) -> Any:
+        import re2  # loaded where a text has something that looks like a secret
+
+        options = re2.Options()
+        options.encoding = re2.Options.Encoding.LATIN1
+        options.log_errors = False
+        return re2.compile(self.rules[place].regex.encode(), options)
+
+    def redact(self, raw: bytes, put: Put) -> bytes:
+        """`raw` with each credential replaced by what `put` gives for its kind and text."""
+        parts, done = [], 0
+        for start, end, kind in self.found(raw):
+            parts += [raw[done:start], put(kind, raw[start:end].decode("latin1")).encode()]
+            done = end
+        return b"".join([*parts, raw[done:]]) if parts else raw
+
+    def found(self, raw: bytes) -> Iterator[tuple[int, int, str]]:
+        """Where each credential begins and ends, and its kind; they do not overlap."""
+        at, taken = 0, 0
+        while (hit := self._search.first(raw, at)) is not None:
+            span = self._by_rule(raw, hit[0], taken) or _random_at(raw, hit, taken)
+            if span is None:
+                at = hit[0] + 1
+                continue
+            yield span
+            at = taken = span[1]
+
+    def _by_rule(self, raw: bytes, at: int, taken: int) -> tuple[int, int, str] | None:
+        if not self._any_rule.begins(raw, at):
+            return None
+        window = raw[at : at + _WINDOW].lower()
+        for place, rule in enumerate(self.rules):
+            if not any(word in window for word in rule.keywords):
+                continue
+            found = self._compiled(place).match(raw, at)
+            if found is None:
+                continue
+            start, end = _span(found, rule.group)
+            end = _to_the_end(raw, end)
+            if start < max(taken, at) or raw[start:end] == b"redacted" or entropy(raw[start:end].decode("latin1")) < rule.least:
+                continue
+            return start, end, SECRET
+        return None
+
+
+def _rule(raw: dict[str, Any]) -> Rule:
+    words = tuple(word.encode() for word in raw["keywords"])
+    return Rule(raw["id"], words, raw["regex"], raw.get("entropy", 0.0), raw.get("group", 1))
+
+
+def _span(found: Any, group: int) -> tuple[int, int]:
+    """Of the group, else of the first one that took part (a rule may have one for each alternative)."""
+    for one in (group, *range(1, found.re.groups + 1)):
+        if found.start(one) >= 0:
+            return found.span(one)  # type: ignore[no-any-return]
+    return found.span()  # type: ignore[no-any-return]
+
+
+_REST = re.compile(_TOKEN + rb"{0,%d}" % _LONGEST)
+_FRONT = re.compile(_TOKEN + rb"*\Z")
+
+
+def _to_the_end(raw: bytes, end: int) -> int:
+    """A longer string than a rule knows is taken whole."""
+    found = _REST.match(raw, end)
+    return found.end() if found else end
+
+
+def _random_at(raw: bytes, hit: tuple[int, int], taken: int) -> tuple[int, int, str] | None:
+    """The string around a hit, where it is random: as a whole, else the part between slashes."""
+    start, end = hit
+    low = max(taken, start - _LONGEST)
+    front = _FRONT.search(raw[low:start])
+    start, end = low + (front.start() if front else start - low), _to_the_end(raw, end)
+    if _BEFORE_DIGEST.search(raw[max(0, start - 24) : start]):
+        return None
+    whole = raw[start:end]
+    key, equals, _ = whole.partition(b"=")
+    if equals and len(whole) - len(key) > _LEAST:  # name=value
+        start, whole = start + len(key) + 1, whole[len(key) + 1 :]
+    if not whole.startswith(b"/") and is_random(whole):
+        return start, end, RANDOM
+    for part in re.finditer(rb"[^/]+", whole):
+        if part.end() + start > hit[0] and is_random(part[0]):
+            return start + part.start(), start + part.end(), RANDOM
+    return None
+
+
+@lru_cache(1 << 14)
+def is_random(token: bytes) -> bool:
+    """Whether letters of both cases and digits are mixed as only chance mixes them."""
+    text = re.sub(rb"[^0-9A-Za-z]", b"", token)
+    total = len(text)
+    if total < _LEAST or _MANGLED.match(token):
+        return False
+    runs = _KINDS.findall(text)
+    lower, upper = (sum(len(run) for run in runs if kind(run)) / total for kind in (bytes.islower, bytes.isupper))
+    if min(lower, upper) < 0.1 or lower + upper == 1 or (len(runs) - 1) / (total - 1) < 0.42 or max(map(len, runs)) > 9:
+        return False
+    return entropy(text.decode("latin1")) >= 0.85 * math.log2(min(total, 40))
+
+
+def _bounded(regex: str) -> str:
+    """For a search alone: where a repetition ends later than so, it need not end. Many counters are slow to build."""
+    return re.sub(r"\{(\d+),(\d+)\}", lambda found: f"{{{found[1]},}}" if int(found[2]) > 60 else found[0], regex)
+
+
+DETECTORS = Detectors()

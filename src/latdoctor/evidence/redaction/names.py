@@ -1,0 +1,127 @@
+"""Whether a field holds a credential, by its name: of an environment, a header, a setting, a label or a JSON key.
+
+A name is read as its words (`awsSessionToken`, `aws_session_token` and `AWS-SESSION-TOKEN` are three words each), so
+that a prefix that nobody thought of changes nothing. Words that tell a token of text from one of access, and a key of a
+cache from one of a door, are named here; what is neither is judged by its value too (`looks_secret`).
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from enum import Enum
+from functools import lru_cache
+
+# Every name of a credential contains one of these, in lower case.
+CORES = ("token", "key", "secret", "pass", "pwd", "auth", "cred", "cookie", "sess", "signature", "otp", "webhook", "connect.sid")
+_REMEMBERED = 1 << 14
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+# Of text, not of access: `pad_token`, `time_per_output_token`.
+_OF_TEXT = frozenset(
+    "pad eos bos unk unknown sep cls mask special stop start end max min num new first next last per tool image audio"
+    " video additional decoder encoder begin fim prefix suffix middle boi eoi bot eot im vision think thinking newline"
+    " whitespace current previous total each cost output input prompt generated decode prefill sampled draft accepted"
+    " rejected bonus single sliding forced suppress blank sot placeholder dummy non word of the a by to inter reserved"
+    " separator delimiter cached context completion reasoning speculative".split()
+)
+# Keys that open nothing: of a cache, a table, a tensor. Such a key is often a digest.
+_OF_DATA = frozenset(
+    "cache prefix block hash primary foreign sort partition group dedup public pub kv map row order lookup index"
+    " sequence natural bucket hot object idempotency label annotation config registry dict json state rng tag attention"
+    " model layer weight param params tensor module metric series shard topic query head heads node edge field column"
+    " sample batch request trace span record event message feature kernel graph template file path host hotkey compare"
+    " dispatch routing affinity hashing unique extra missing unexpected matching mapping language lang mem memory store"
+    " adapter lora missing unknown invalid any arrow home page shift ctrl".split()
+)
+# What follows tells of the credential, and is not it: `password_file`, `secretName`, `token_type`.
+_ABOUT = frozenset(
+    "file files path paths policy length len name names type types url uri endpoint enabled required expires expiry"
+    " expiration expire age min max count counts ref refs mount dir provider backend source method mode header headers"
+    " env var format version timeout ttl rotation index column size sizes limit rate throughput latency budget usage"
+    " stats status state error errors failures failed success total seconds ms bytes id ids space server service"
+    " scheme realm domain group manager handler cache bucket pair ring store board stone words word map plugin module"
+    " class config settings time at by per allowed disabled valid invalid missing hits misses dim heads head layers"
+    " volume selector provider algorithm kind info probs logprobs logits embeddings embedding position positions"
+    " usage parallel parallelism pool".split()
+)
+_OPENS = ("api", "access", "secret", "private", "client", "ssh", "master", "account", "signing", "encryption")
+_TOKENS = frozenset(
+    "access auth refresh id session hf csrf xsrf api bearer security personal registry admin oauth jwt sas identity"
+    " authentication authorization vault private deploy runner upload".split()
+)
+_WHOLE = re.compile(
+    r"pass(?:word|wd|phrase|code)?s?|pwd|secrets?|credentials?|creds?"
+    r"|(?:api|access|secret|private|auth|account|master|signing|encryption|shared|license|admin|deploy)keys?"
+    r"|(?:access|auth|refresh|session|csrf|xsrf|api|bearer|security|secret|id)tokens?|(?:client|app|consumer|api)secret"
+)
+_STRONG_ENDS = ("password", "passwd", "passphrase", "secret", "apikey", "authtoken", "accesstoken", "secretkey")
+
+
+class Secrecy(Enum):
+    """What a name says of its value: nothing, that it may be a credential, that it is one."""
+
+    NONE = 0
+    LIKELY = 1
+    CERTAIN = 2
+
+
+@lru_cache(_REMEMBERED)
+def secrecy(name: str) -> Secrecy:
+    """Of a name of ASCII letters, digits, `_`, `-` and `.`."""
+    words = [word.lower() for word in _WORDS.findall(name)]
+    while words and words[-1] in ("v", "base", "value", "str", "string", "plain", "text", "raw", "old", "current"):
+        words.pop()  # token_v2, SECRET_BASE64, password-plain
+    if not words:
+        return Secrecy.NONE
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if "webhook" in words:  # its address is what opens it
+        return Secrecy.LIKELY
+    if last in _ABOUT and not (last == "id" and before == "secret"):
+        return Secrecy.NONE
+    if last in ("key", "keys"):
+        return _of_key(before, words)
+    if last == "token":
+        return _of_token(name, before)
+    if _WHOLE.fullmatch(last) or last.endswith(_STRONG_ENDS) or last == "id":
+        return Secrecy.LIKELY if last == "secrets" or (last in ("cred", "creds", "pass") and not before) else Secrecy.CERTAIN
+    if last == "sid" or last.endswith(("authtoken", "token", "authkey", "sessid", "sessionid")) and last not in _OF_TEXT:
+        return Secrecy.LIKELY
+    if any(word in ("auth", "oauth", "xauth", "authorization", "cookie", "cookies") for word in words):
+        return Secrecy.LIKELY
+    known = ("passwords", "signature", "otp", "password", "passwd", "secret", "apikey", "credential")
+    return Secrecy.LIKELY if any(word in known for word in words) else Secrecy.NONE
+
+
+def _of_key(before: str, words: list[str]) -> Secrecy:
+    if before.endswith(("api", "access", "secret", "private", "auth")) and words[-1] == "key":
+        return Secrecy.CERTAIN
+    if before in ("routing", "integration", "service", "storage", "subscription", *_OPENS):
+        return Secrecy.LIKELY
+    return Secrecy.NONE if not before or before in _OF_DATA or words[-1] == "keys" else Secrecy.LIKELY
+
+
+def _of_token(name: str, before: str) -> Secrecy:
+    if before in _OF_TEXT:
+        return Secrecy.NONE
+    return Secrecy.CERTAIN if not before or before in _TOKENS or name.isupper() else Secrecy.LIKELY
+
+
+def entropy(text: str) -> float:
+    """Shannon's, in bits for each character."""
+    total = len(text)
+    return -sum(count / total * math.log2(count / total) for count in Counter(text).values()) if total else 0.0
+
+
+_HARMLESS_VALUE = re.compile(
+    r"[<$%{(\[].*|.*\(.*|/.*|\.{1,2}/.*|~/.*|[\d.,:+%-]*[a-zA-Zµ/%]{0,6}|v?\d+(?:\.\d+)*[\w.+-]{0,12}"
+    r"|\d{4}-\d\d-\d\d.*|0x[0-9a-fA-F]{1,16}|[a-z]+(?:[-_./ ][a-z]+)*|[A-Z]+(?:[-_][A-Z]+)*|(?:[A-Z]?[a-z]+){1,6}"
+    r"|(?:torch|bfloat|float|int|uint|fp|bf)\w*|[\w.-]+:\d{1,5}|(?:sha\d+|md5)[:-].*"
+)
+
+
+def looks_secret(value: str) -> bool:
+    """Whether a value may be a credential where its name only says so much: neither a word nor a number nor a path."""
+    if len(value) < 6 or _HARMLESS_VALUE.fullmatch(value):
+        return False
+    return len(value) >= 16 or (entropy(value) >= 2.2 and any(one.isdigit() for one in value))
