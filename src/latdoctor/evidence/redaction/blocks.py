@@ -49,7 +49,7 @@ _DATA = re.compile(r"(\s*)(?:data|stringData):\s*$")
 _ENTRY = re.compile(r"(\s*[\w.-]{1,200}:\s{1,4})([\"']?)([0-9A-Za-z+/]{8,}={0,2})\2(\s*)$")
 
 # One for each way in which a line can open a block, in the syntax of RE2, on bytes.
-_OPENERS = Prefilter(
+OPENERS = Prefilter(
     (
         rb"PRIVATE KEY",
         rb"Private-Lines:",
@@ -116,15 +116,20 @@ class Blocks:
         self._open: _Open | None = None
         self._stamped = False
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the next line may belong to a block."""
+        return self._open is not None
+
     def redact(self, raw: bytes) -> bytes:
         """The next piece."""
-        if self._open is None and not _OPENERS.search(raw):
+        if self._open is None and not OPENERS.search(raw):
             return raw
         parts: list[bytes] = []
         at = 0
         while at < len(raw):
             if self._open is None:
-                hit = _OPENERS.first(raw, at)
+                hit = OPENERS.first(raw, at)
                 if hit is None:
                     break
                 start = raw.rfind(b"\n", at, hit[0]) + 1 or at

@@ -103,7 +103,7 @@ class Detectors:
         return Prefilter(_bounded(rule.needle()).encode() for rule in self.rules)
 
     @cached_property
-    def _search(self) -> Prefilter:
+    def search(self) -> Prefilter:
         return Prefilter((*self._any_rule.needles, _RANDOM.encode()))
 
     @lru_cache(512)  # noqa: B019: there is one of it
@@ -126,7 +126,7 @@ class Detectors:
     def found(self, raw: bytes) -> Iterator[tuple[int, int, str]]:
         """Where each credential begins and ends, and its kind; they do not overlap."""
         at, taken = 0, 0
-        while (hit := self._search.first(raw, at)) is not None:
+        while (hit := self.search.first(raw, at)) is not None:
             span = self._by_rule(raw, hit[0], taken) or _random_at(raw, hit, taken)
             if span is None:
                 at = hit[0] + 1

@@ -75,7 +75,7 @@ def secrecy(name: str) -> Secrecy:
     if not words:
         return Secrecy.NONE
     last, before = words[-1], words[-2] if len(words) > 1 else ""
-    if "webhook" in words:  # its address is what opens it
+    if "webhook" in words and last in ("webhook", "url", "uri", "address", "endpoint"):  # that is what opens it
         return Secrecy.LIKELY
     if last in _ABOUT and not (last == "id" and before == "secret"):
         return Secrecy.NONE
