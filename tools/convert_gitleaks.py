@@ -76,12 +76,15 @@ def _end_of_group(text: str, at: int) -> int:
     return at
 
 
+def _output(place: str, *words: str) -> str:
+    command = ["git", "-C", place, *words]
+    return subprocess.run(command, capture_output=True, check=True, text=True).stdout  # noqa: S603
+
+
 def main(place: str) -> None:
-    git = ["git", "-C", place]
-    whole = subprocess.run([*git, "show", "HEAD:config/gitleaks.toml"], capture_output=True, check=True, text=True)
-    licence = subprocess.run([*git, "show", "HEAD:LICENSE"], capture_output=True, check=True, text=True).stdout
-    commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, check=True, text=True).stdout.strip()
-    rules = [one for one in tomllib.loads(whole.stdout)["rules"] if "regex" in one and one["id"] not in COVERED]
+    whole, licence = _output(place, "show", "HEAD:config/gitleaks.toml"), _output(place, "show", "HEAD:LICENSE")
+    commit = _output(place, "rev-parse", "HEAD").strip()
+    rules = [one for one in tomllib.loads(whole)["rules"] if "regex" in one and one["id"] not in COVERED]
     source = {"source": "https://github.com/gitleaks/gitleaks", "commit": commit, "licence": "MIT, gitleaks.LICENSE"}
     lines = ",\n".join(json.dumps(converted(one), sort_keys=True) for one in rules)
     head = json.dumps(source)[:-1]

@@ -53,7 +53,7 @@ def test_what_is_left_of_a_text(text: str, shown: str) -> None:
         ("password", f"{CANARY} and {CANARY}", "redacted"),
         ("API_KEY", CANARY, "redacted"),
         ("url", f"http://u:{CANARY}@shop:80/", "http://shop:80/"),
-        ("authorization", f"Basic {CANARY}", "Basic redacted"),
+        ("authorization", f"Basic {CANARY}", "redacted"),
         ("token", "12", "12"),
         ("token_type", "prompt", "prompt"),
         ("severity", "critical", "critical"),

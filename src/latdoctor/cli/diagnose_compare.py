@@ -19,6 +19,7 @@ from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.diff import differences, values
 from latdoctor.evidence.model import kind_of
+from latdoctor.evidence.redaction.documents import without_secrets_in
 from latdoctor.evidence.subject_branch import branch, subjects
 from latdoctor.sanitize import clean
 
@@ -35,7 +36,7 @@ def compare_with_bundle(
             notice_console().print(f"{clean(str(path), 200)} is a bundle of {theirs}, and this one is of {ours}")
         other = case_of(replace(saved, context=with_slo_options(saved.context, sources)))
     found = differences(values(other.evidence), values(case.evidence))
-    return against("now", clean(str(path), 200), diagnose(other, rules, stamp()), diagnosis, found)
+    return without_secrets_in(against("now", clean(str(path), 200), diagnose(other, rules, stamp()), diagnosis, found))
 
 
 def compare_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Against:
@@ -59,7 +60,7 @@ def compare_subjects(case: Case, pair: tuple[str, str], rules: RuleSet) -> Again
     first, second = (replace(case, evidence=branch(case.evidence, name)) for name in pair)
     found = differences(values(first.evidence), values(second.evidence))
     diagnoses = [diagnose(one, rules, stamp()) for one in (first, second)]
-    return against(clean(pair[1], 200), clean(pair[0], 200), diagnoses[0], diagnoses[1], found)
+    return without_secrets_in(against(clean(pair[1], 200), clean(pair[0], 200), diagnoses[0], diagnoses[1], found))
 
 
 def _hint(name: str, known: Sequence[str]) -> str:

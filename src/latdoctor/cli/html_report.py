@@ -12,6 +12,7 @@ from latdoctor.diagnosis.diagnose import Case
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evidence.bundle_files import opened
+from latdoctor.evidence.redaction.documents import without_secrets_in
 from latdoctor.incident.timeline_model import DiagnosisEvent, Timeline
 from latdoctor.output_file import write_new
 from latdoctor.report.html import diagnosis_page, incident_page, render
@@ -24,7 +25,7 @@ MAX_DOCUMENT = 64 << 20  # bytes of a stored diagnosis
 def written(page: Page, path: Path) -> None:
     """Write the page to a new file. Raises OperationError, also where the file exists."""
     try:
-        write_new(render.render(page), path)
+        write_new(render.render(without_secrets_in(page)), path)
     except OSError as error:
         raise OperationError(
             f"the report could not be written: {error.strerror}", where=str(path), next_step="name another file"

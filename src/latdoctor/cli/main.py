@@ -158,15 +158,19 @@ def _command() -> int:
 
 def _report(error: LatdoctorError) -> int:
     """Print `error` on stderr and return its exit code."""
+    from latdoctor.evidence.redaction.redactor import without_secrets
     from latdoctor.http.safe_address import mask_credentials
+
+    def shown(text: str) -> str:
+        return without_secrets(mask_credentials(clean(text)))
 
     if isinstance(error, DefinitionError):
         for problem in error.problems:
-            notice(mask_credentials(clean(str(problem))))
+            notice(shown(str(problem)))
     where = f"{error.where}: " if error.where else ""
-    notice(mask_credentials(clean(f"latdoctor: {where}{error.what}")))
+    notice(shown(f"latdoctor: {where}{error.what}"))
     for line in error.listed:
-        notice(f"  {mask_credentials(clean(line))}", hang=4)
+        notice(f"  {shown(line)}", hang=4)
     if error.next_step:
-        notice(f"  next: {mask_credentials(clean(error.next_step))}", hang=8)
+        notice(f"  next: {shown(error.next_step)}", hang=8)
     return error.exit_code

@@ -20,6 +20,7 @@ from latdoctor.diagnosis.vitals import vitals
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.catalogue import TIERS
 from latdoctor.evidence.model import Coverage, CoverageStatus, Evidence, Window
+from latdoctor.evidence.redaction.documents import without_secrets_in
 from latdoctor.gap_code import GapCode
 
 
@@ -44,7 +45,7 @@ class Stamp:
 
 
 def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
-    """The diagnosis of `case` by `rules`."""
+    """The diagnosis of `case` by `rules`, without credentials and prompts."""
     facts = Facts(case.evidence, slo_terms(case.context), case.baseline, {})
     unread = tuple(_unread(case))
     checks = judge(rules, facts, unread)
@@ -52,7 +53,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
     ranked = rank(rules, network, checks, tail_shares(case.evidence))
     tiers = walk(checks, TIERS)
     since = timeline.onset(case.evidence)
-    return Diagnosis(
+    made = Diagnosis(
         schema_version=SCHEMA_VERSION,
         tool=Tool("latdoctor", __version__),
         run_id=stamp.run_id,
@@ -77,6 +78,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         queries=tuple(queries_of(checks, case.evidence)),
         disabled_causes=tuple(cause.id for cause in rules.causes if cause.disabled),
     )
+    return without_secrets_in(made)
 
 
 def _recorded(evidence: Evidence) -> Window:

@@ -22,6 +22,7 @@ from latdoctor.errors import LatdoctorError, OperationError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.bundle_files import save
 from latdoctor.evidence.redaction import bundle as redacting
+from latdoctor.evidence.redaction.documents import without_secrets_in
 from latdoctor.evidence.redaction.redactor import Redactor
 from latdoctor.incident import events
 from latdoctor.incident.lookup import folder_of
@@ -72,7 +73,7 @@ def diagnosis_record(
     """Journal record of a diagnosis; `document` and `bundle`: stored files, `servers`: metrics pages read."""
     seen_from, seen_until = _observed_window(diagnosis)
     message = {check.id: check.message for check in diagnosis.checks}
-    return events.DiagnosisRecord(
+    record = events.DiagnosisRecord(
         run_id=diagnosis.run_id,
         target=clean(diagnosis.target, 200),
         level=diagnosis.verdict.level,
@@ -96,6 +97,7 @@ def diagnosis_record(
             for one in diagnosis.changes[:_CHANGES]
         ),
     )
+    return without_secrets_in(record)
 
 
 def _servers(bundle: Bundle) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from latdoctor.evidence.redaction.documents import without_secrets_in
 from latdoctor.incident import events
 from latdoctor.incident.events import OpenedBy
 from latdoctor.incident.lookup import matching_addresses, matching_hosts, new_id
@@ -48,6 +49,7 @@ def open_incident(
 
     Raises JournalError, UsageError, OperationError, and LockHeldError after waiting PATIENCE for other processes.
     """
+    opening = without_secrets_in(opening)
     with exclusive(place, LOCK):
         known = incidents_in(journal.entries()) if open_ones is None else open_ones()
         found = open_duplicate(known, opening)

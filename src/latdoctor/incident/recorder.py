@@ -9,7 +9,8 @@ from pathlib import Path
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
-from latdoctor.evidence.redaction.redactor import HIDDEN, without_secrets
+from latdoctor.evidence.redaction.documents import field_without_secrets
+from latdoctor.evidence.redaction.redactor import without_secrets
 from latdoctor.incident import events
 from latdoctor.incident.events import IncidentOutcome
 from latdoctor.incident.next_step import next_step
@@ -31,14 +32,8 @@ def without_credentials(text: str, limit: int) -> str:
 
 
 def field_without_credentials(name: str, value: str, limit: int) -> str:
-    """The `value` of a label or annotation; hidden if its `name` marks a credential."""
-    safe = clean(value, limit)
-    shown = without_secrets(f"{name}={safe}")
-    if not shown.startswith(f"{name}="):  # the name itself is odd
-        return without_credentials(safe, limit)
-    inner = shown.removeprefix(f"{name}=")
-    # Of several words only the first is recognised, and all of them may be the password.
-    return HIDDEN if inner.startswith(HIDDEN) and inner != safe else clean(inner, limit)
+    """The `value` of a label or annotation; hidden if its `name` marks a credential or a prompt."""
+    return clean(field_without_secrets(name, clean(value, limit)), limit)
 
 
 LONGEST = 10_000  # characters of a remark

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from latdoctor.evidence.redaction.documents import without_secrets_in
 from latdoctor.http.safe_address import ResolveHost, resolve_host
 from latdoctor.incident import events
 from latdoctor.journal.entry import Moment, unix_seconds
@@ -104,5 +105,5 @@ def send_journaled(message: Message, receiver: Receiver, keys: Keys, office: Del
     office.journal.append(message.incident, events.NOTIFYING, events.NotificationStarted(*message_id))
     outcome = attempt(message, receiver, keys, unix_seconds(office.now().at), office.resolve)
     noted = events.NotificationSent(*message_id, outcome.sent, outcome.why, outcome.unsure, outcome.again_after)
-    office.journal.append(message.incident, events.NOTIFIED, noted)
+    office.journal.append(message.incident, events.NOTIFIED, without_secrets_in(noted))
     return outcome

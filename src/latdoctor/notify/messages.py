@@ -9,6 +9,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from latdoctor.evidence.redaction.documents import without_secrets_in
+from latdoctor.evidence.redaction.redactor import without_secrets
 from latdoctor.incident import events
 from latdoctor.incident.events import AlertStatus, Confirmation, OpenedBy
 from latdoctor.incident.state import Incident, decode_body
@@ -189,17 +191,20 @@ def message_of(
     content_type: str = "application/json",
     headers: tuple[tuple[str, str], ...] = (),
 ) -> Message:
-    """The message of a notice for `receiver`. `text`: its short form, by default that of the notice."""
+    """The message of a notice for `receiver`, without credentials and prompts.
+
+    `text`: its short form, by default that of the notice.
+    """
     return Message(
         to=receiver.name,
         kind=receiver.kind,
         what=notice.what,
         incident=incident.id,
         key=key_of(incident, notice),
-        message=text or notice.message,
+        message=without_secrets(text or notice.message),
         url=receiver.base + path,
         headers=(("Content-Type", content_type), *headers),
-        body=msgspec.json.encode(payload),
+        body=msgspec.json.encode(without_secrets_in(payload)),
     )
 
 

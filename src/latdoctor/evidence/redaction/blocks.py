@@ -18,18 +18,21 @@ from latdoctor.evidence.prefilter import Prefilter
 from latdoctor.evidence.redaction.names import Secrecy, looks_secret, secrecy
 
 Put = Callable[[str, str], str]  # what stands where a text of this kind stood
-PROMPT, SECRET = "prompt", "secret"
+PROMPT, CREDENTIAL = "prompt", "credential"
 _LONGEST = 500  # lines of one block
 _HIDDEN = "redacted"
 _OWN_LINE = re.compile(r".*(?:prompt-[0-9a-f]{8}-\d+-characters|redacted)\W{0,4}")
 
 _KEY = re.compile(r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END = re.compile(r"-----END[ A-Z0-9_-]{0,100}-----")
-_KEY_DATA = re.compile(r"[0-9A-Za-z+/]{16,}={0,2}|(?<=[\s\"])[0-9A-Za-z+/]{2,}={0,2}(?=(?:\\r)?(?:\\n)?\"|\s*$)|^[0-9A-Za-z+/]+={0,2}$")
+_KEY_DATA = re.compile(
+    r"[0-9A-Za-z+/]{16,}={0,2}|(?<=[\s\"])[0-9A-Za-z+/]{2,}={0,2}(?=(?:\\r)?(?:\\n)?\"|\s*$)|^[0-9A-Za-z+/]+={0,2}$"
+)
 _KEY_HEADER = re.compile(r"((?:DEK-Info|Comment|Private-MAC): ?)\S.*")
 _PUTTY = re.compile(r"Private-Lines: ?(\d{1,4})\s*$")
 _BARE = re.compile(
-    r"(?:^|[^\w.-])(?:prompt|question|user input|input text|utterance)(?::[ \t]{1,3}|=)(?![\s\"'{\[])[^\n]*\S\s*$", re.IGNORECASE
+    r"(?:^|[^\w.-])(?:prompt|question|user input|input text|utterance)(?::[ \t]{1,3}|=)(?![\s\"'{\[])[^\n]*\S\s*$",
+    re.IGNORECASE,
 )
 _QUOTED = re.compile(
     r"(?:^|[^\w.-])(?:prompts?|content|text|inputs?|question|query|user_input|input_text)(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}"
@@ -38,9 +41,10 @@ _QUOTED = re.compile(
 )
 _STAMP = re.compile(r"(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?)?")
 _HEAD = re.compile(
-    r"(?:\x1b\[[\d;]*m|\s)*(?:[\[(<{]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d[-/:]\d\d[-/:. ]|[A-Z][a-z]{2} +\d{1,2} \d\d:|\d{10})"
-    r"|[\[(<]?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|NOTICE)\b|[IWEF]\d{4} |\([\w=]+[ )]|\{\"|level=|time=|ts="
-    r"|Traceback \()"
+    r"(?:\x1b\[[\d;]*m|\s)*"
+    r"(?:[\[(<{]?(?:\d{4}[-/]\d\d[-/]\d\d|\d\d[-/:]\d\d[-/:. ]|[A-Z][a-z]{2} +\d{1,2} \d\d:|\d{10})"
+    r"|[\[(<]?(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL|NOTICE)\b|[IWEF]\d{4} |\([\w=]+[ )]"
+    r"|\{\"|level=|time=|ts=|Traceback \()"
 )
 _SETTING = re.compile(r"\s*(?:[\"']?[\w.-]{1,40}[\"']?\s{0,3}[:=]|[-#{}\[\]]|$)")
 _NAME = re.compile(r"\s*(?:-\s+)?[\"']?name[\"']?:\s{1,4}[\"']?([\w.-]{3,100})[\"']?,?\s*$")
@@ -95,10 +99,7 @@ def _opened(line: str) -> _Open | None:
 
 
 def _last(pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
-    found = None
-    for found in pattern.finditer(text):
-        pass
-    return found
+    return next(iter([*pattern.finditer(text)][::-1]), None)
 
 
 def _has_head(line: str) -> bool:
@@ -203,7 +204,7 @@ class Blocks:
         return _KEY_DATA.sub(self._data, _KEY_HEADER.sub(rf"\1{_HIDDEN}", line))
 
     def _data(self, found: re.Match[str]) -> str:
-        return found[0] if found[0] == _HIDDEN else self._put(SECRET, found[0])
+        return found[0] if found[0] == _HIDDEN else self._put(CREDENTIAL, found[0])
 
     def _quoted(self, block: _Open, line: str) -> str | None:
         if _has_head(line):
@@ -223,7 +224,7 @@ class Blocks:
         certain = secrecy(block.detail) is Secrecy.CERTAIN and inner not in ("", _HIDDEN, "null", "true", "false")
         if not certain and not looks_secret(inner):
             return line
-        shown = self._put(SECRET, inner)
+        shown = self._put(CREDENTIAL, inner)
         return f"{value[1]}{value[2].replace(inner, shown)}{value[3]}"
 
     def _entry(self, block: _Open, line: str) -> str | None:
@@ -233,7 +234,7 @@ class Blocks:
         entry = _ENTRY.match(line)
         if entry is None or not _is_base64(entry[3]):
             return line
-        return f"{entry[1]}{entry[2]}{self._put(SECRET, entry[3])}{entry[2]}{entry[4]}"
+        return f"{entry[1]}{entry[2]}{self._put(CREDENTIAL, entry[3])}{entry[2]}{entry[4]}"
 
 
 def _is_base64(text: str) -> bool:

@@ -6,6 +6,7 @@ import io
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -14,16 +15,14 @@ from msgspec import structs
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Redaction
 from latdoctor.evidence.model import Gap, Origin
-from latdoctor.evidence.redaction.redactor import Redactor, pieces
+from latdoctor.evidence.redaction.encodings import GZIP, HEAD, decoded, encoded, encoding, is_binary
+from latdoctor.evidence.redaction.redactor import Redactor, Stream, pieces
 from latdoctor.evidence.redaction.sqlite import is_database
 
 # Numbers of the machine and its GPUs, gathered by ourselves file by file: they hold no text of anybody.
 _OWN_NUMBERS = ("nvml", "host")
-_GZIP = b"\x1f\x8b"
 _BLOCK = 1 << 20
 _LONGEST = 1 << 22  # a line longer than this is cut behind a comma
-_HEAD = 8192
-_CONTROL = bytes([*range(1, 9), *range(14, 27), 28, 29, 31])
 
 
 def redacted(bundle: Bundle, redactor: Redactor) -> Bundle:
@@ -57,41 +56,44 @@ def redacted(bundle: Bundle, redactor: Redactor) -> Bundle:
 
 def copied(artifact: Artifact, source: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
     """The blocks of a file as they are kept. One that cannot be looked into stays as it is."""
-    head = source.read(_HEAD)
+    head = source.read(HEAD)
     source.seek(0)
-    if artifact.collector in _OWN_NUMBERS or _is_binary(head):
+    if artifact.collector in _OWN_NUMBERS or is_binary(head):
         return iter(lambda: source.read(_BLOCK), b"")
     return _through(source, redactor)
 
 
 def _can_be_read(content: bytes | Path) -> bool:
     if isinstance(content, bytes):
-        return not _is_binary(content[:_HEAD])
+        return not is_binary(content[:HEAD])
     if is_database(content):  # whether it can be copied without its texts is known once that is done
         return True
     with content.open("rb") as file:
-        return not _is_binary(file.read(_HEAD))
-
-
-def _is_binary(head: bytes) -> bool:
-    """Neither text nor gzip: zeros in it, or over 5 % control characters (a pickle, a database)."""
-    if head.startswith(_GZIP):
-        return False
-    return b"\0" in head or len(head) - len(head.translate(None, delete=_CONTROL)) > 0.05 * len(head)
+        return not is_binary(file.read(HEAD))
 
 
 def _through(source: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
-    head = source.read(len(_GZIP))
+    head = source.read(len(GZIP))
     source.seek(0)
     blocks = iter(lambda: source.read(_BLOCK), b"")
-    if head != _GZIP:
-        for piece in pieces(blocks, _LONGEST):
-            yield redactor.content(piece)
+    if head != GZIP:
+        yield from _redacted(blocks, redactor)
         return
     packer = zlib.compressobj(level=3, wbits=31)
-    for piece in pieces(_unpacked(blocks), _LONGEST):
-        yield packer.compress(redactor.content(piece))
+    for piece in _redacted(_unpacked(blocks), redactor):
+        yield packer.compress(piece)
     yield packer.flush()
+
+
+def _redacted(blocks: Iterator[bytes], redactor: Redactor) -> Iterator[bytes]:
+    """The text of `blocks`, which may be of UTF-16, redacted in the encoding that it has."""
+    first = next(blocks, b"")
+    wide = encoding(first[:HEAD])
+    stream = Stream(redactor)
+    whole = chain((first,), blocks)
+    for piece in pieces(decoded(whole, wide) if wide else whole, _LONGEST):
+        made = stream.content(piece)
+        yield encoded(made, wide) if wide else made
 
 
 def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,7 +1,8 @@
 """Finds credentials by their form: the rules of gitleaks, rules of our own for what these leave out, and randomness.
 
-The rules are data (`gitleaks.json`, made by tools/convert_gitleaks.py). RE2 looks for all of them in one pass over the
-bytes; only where it finds something are single rules tried, so that a text without secrets costs one search.
+The rules are data (`gitleaks.json`, made by tools/convert_gitleaks.py, and `more_rules.json`). RE2 looks for all of
+them in one pass over the bytes; only where it finds something are single rules tried, so that a text without secrets
+costs one search.
 
 A string is taken for random where letters of both cases and digits follow each other without the pattern of words:
 half of the neighbours are of different kinds. A digest is of digits and `a` to `f`, and stays.
@@ -22,46 +23,17 @@ from latdoctor.evidence.prefilter import Prefilter
 from latdoctor.evidence.redaction.names import entropy
 
 RANDOM = "random"  # kind of what no rule knows
-SECRET = "secret"
+CREDENTIAL = "credential"
+# The rules of gitleaks; and what they leave out: addresses that are secrets as a whole, and shorter forms.
+_FILES = ("gitleaks.json", "more_rules.json")
 _WINDOW = 160  # bytes in which a rule's keyword stands
 _LONGEST = 4096  # bytes of one credential
 _TOKEN = rb"[0-9A-Za-z_+/=~-]"
 _SEPARATED = r"""(?:[ \t\w.-]{0,20})[\s'"]{0,3}"""  # of the rules that go by the name of a product before the secret
-# What the rules of gitleaks leave out: addresses that are secrets as a whole, and shorter forms of what they know.
-_OWN = (
-    ("slack-webhook", ("hooks.slack",), r"hooks\.slack\.com/(?:services|workflows|triggers)/([\w/+-]{8,200})"),
-    ("discord-webhook", ("webhooks/",), r"discord(?:app)?\.com/api/(?:v\d{1,2}/)?webhooks/([\w/-]{8,200})"),
-    ("teams-webhook", ("webhook",), r"webhook\.office\.com/(?:webhookb2/)?([\w@/-]{8,400})"),
-    ("azure-logic", ("logic.azure", "powerplatform"), r"(?:logic\.azure|powerplatform)\.com(?::\d+)?/([^\s\"'<>]{8,600})"),
-    ("telegram-bot", ("telegram",), r"api\.telegram\.org/(?:file/)?bot([\w:%-]{8,100})"),
-    ("telegram-token", (":aa",), r"\b(\d{8,10}:AA[\w-]{30,40})"),
-    ("google-chat-webhook", ("chat.googleapis",), r"chat\.googleapis\.com/v1/spaces/([^\s\"'<>]{8,400})"),
-    ("pagerduty-webhook", ("pagerduty",), r"pagerduty\.com/(?:integration|x-ere|generic)[\w/-]{0,40}/([0-9a-zA-Z]{16,64})"),
-    ("webhook", ("hook",), r"//(?:[\w.-]{0,100}\.)?(?:hooks?|webhooks?)\.[\w.-]{1,100}/([\w/.+=%~-]{8,400})"),
-    ("webhook-path", ("hooks/",), r"/(?:web)?hooks/([\w/+=%~-]{16,400})"),
-    ("pagerduty-token", ("u+", "y_"), r"\b([uy][+_][\w-]{18})\b"),
-    ("github", ("github_pat_", "gh"), r"\b(github_pat_\w{20,255}|gh[oprsu]_[0-9A-Za-z]{20,255})"),
-    ("gitlab", ("gl",), r"\b(gl(?:pat|rt|dt|cbt|ptt|ft|soat|agent|oas)-[\w.-]{16,300})"),
-    ("pypi", ("pypi-",), r"\b(pypi-[\w-]{40,1000})"),
-    ("npm", ("npm_",), r"\b(npm_[0-9A-Za-z]{20,100})"),
-    ("stripe", ("sk_", "rk_", "whsec_"), r"\b((?:sk|rk)_(?:live|test|prod)_\w{10,200}|whsec_[\w+/=-]{16,200})"),
-    ("sendgrid", ("sg.",), r"\b(SG\.[\w-]{10,100}\.[\w-]{10,100})"),
-    ("vault", ("hv",), r"\b(hv[sbr]\.[\w-]{20,300})"),
-    ("google-oauth", ("ya29.", "gocspx-", "1//0"), r"\b(ya29\.[\w-]{16,1000}|GOCSPX-[\w-]{16,60}|1//0[\w-]{30,200})"),
-    ("aws-key", ("akia", "asia", "abia", "acca", "aroa", "aida"), r"\b((?:AKIA|ASIA|ABIA|ACCA)[0-9A-Z]{16})\b"),
-    ("slack", ("xox", "xapp"), r"\b(xox[a-z](?:\.xox[bp])?-[0-9A-Za-z-]{10,250}|xapp-[0-9A-Za-z-]{10,250})"),
-    ("openai", ("sk-",), r"\b(sk-[\w-]{16,250})"),
-    ("hugging-face", ("hf_", "api_org_"), r"\b((?:hf|api_org)_[0-9A-Za-z]{16,60})"),
-    ("nvidia", ("nvapi-",), r"\b(nvapi-[\w-]{16,200})"),
-    ("groq-and-others", ("gsk_", "r8_", "xai-", "wandb_", "lsv2_", "pcsk_", "dckr_pat_", "tgp_v1_"),
-     r"\b((?:gsk|r8|xai|wandb_v1|lsv2|pcsk|dckr_pat|tgp_v1)[_-](?:pt_|sk_)?[\w-]{20,250})"),
-    ("azure-signature", ("sig=",), r"[?&;]sig=([\w%+/=-]{16,300})"),
-    ("google-key", ("aiza",), r"\b(AIza[\w-]{30,60})"),
-    ("jwt", ("ey",), r"\b(eyJ[\w-]{8,1000}\.[\w-]{8,1000}(?:\.[\w-]{4,1000})?)"),
-)  # fmt: skip
 _RANDOM = r"(?:[A-Z]{1,7}[0-9a-z]{1,10}){4}"
 _BEFORE_DIGEST = re.compile(
-    rb"(?i:sha-?\d{1,3}|md5|digest|fingerprint|etag|chatcmpl|cmpl|resp|msg|req|call|run|thread|batch|file|asst|trace|span)[-_:=\"'/ ]{1,2}\Z"
+    rb"(?i:sha-?\d{1,3}|md5|digest|fingerprint|etag|chatcmpl|cmpl|resp|msg|req|call|run|thread|batch|file|asst|trace|span)"
+    rb"[-_:=\"'/ ]{1,2}\Z"
 )
 _KINDS = re.compile(rb"[A-Z]+|[a-z]+|[0-9]+")
 _MANGLED = re.compile(rb"\w{0,24}_(?:Z|R[A-Z])")  # names of C++ and Rust as the linker knows them
@@ -80,7 +52,7 @@ class Rule:
     group: int = 1
 
     def needle(self) -> str:
-        """What the one search for all looks for: of a rule that goes by a name before, name and separator are enough."""
+        """What the one search for all looks for: of a rule that goes by a name, name and separator are enough."""
         head, separated, rest = self.regex.partition(_SEPARATED)
         if not separated or r"|\b(" in rest:
             return f"(?:{self.regex})"
@@ -91,12 +63,14 @@ class Rule:
 class Detectors:
     """All rules. `redact` finds and replaces; it never raises."""
 
+    def __init__(self) -> None:
+        self._ready: dict[int, Any] = {}
+
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
         """The rules, of gitleaks first."""
-        raw = json.loads(files(__package__).joinpath("gitleaks.json").read_text(encoding="utf-8"))
-        given = (_rule(one) for one in raw["rules"])
-        return (*given, *(Rule(name, tuple(word.encode() for word in words), text) for name, words, text in _OWN))
+        texts = (files(__package__).joinpath(name).read_text(encoding="utf-8") for name in _FILES)
+        return tuple(_rule(one) for text in texts for one in json.loads(text)["rules"])
 
     @cached_property
     def _any_rule(self) -> Prefilter:
@@ -106,14 +80,15 @@ class Detectors:
     def search(self) -> Prefilter:
         return Prefilter((*self._any_rule.needles, _RANDOM.encode()))
 
-    @lru_cache(512)  # noqa: B019: there is one of it
     def _compiled(self, place: int) -> Any:
-        import re2  # loaded where a text has something that looks like a secret
+        if place not in self._ready:
+            import re2  # loaded where a text has something that looks like a secret
 
-        options = re2.Options()
-        options.encoding = re2.Options.Encoding.LATIN1
-        options.log_errors = False
-        return re2.compile(self.rules[place].regex.encode(), options)
+            options = re2.Options()
+            options.encoding = re2.Options.Encoding.LATIN1
+            options.log_errors = False
+            self._ready[place] = re2.compile(self.rules[place].regex.encode(), options)
+        return self._ready[place]
 
     def redact(self, raw: bytes, put: Put) -> bytes:
         """`raw` with each credential replaced by what `put` gives for its kind and text."""
@@ -146,9 +121,13 @@ class Detectors:
                 continue
             start, end = _span(found, rule.group)
             end = _to_the_end(raw, end)
-            if start < max(taken, at) or raw[start:end] == b"redacted" or entropy(raw[start:end].decode("latin1")) < rule.least:
+            if (
+                start < max(taken, at)
+                or raw[start:end] == b"redacted"
+                or entropy(raw[start:end].decode("latin1")) < rule.least
+            ):
                 continue
-            return start, end, SECRET
+            return start, end, CREDENTIAL
         return None
 
 

@@ -37,11 +37,13 @@ _CHAT = re.compile(
     r"|sampling_parameters|choices|input_text|output_text|datatype|chat_history|embeddings?|finish_reason|stop_reason"
     r"|delta|tool_calls|index|rid)\\?[\"']\s*:|[\"'](?:input_|output_)?text\\?[\"']\s*[,}]|sampling_params|SamplingParams|role="
 )
-_RECORD = re.compile(r"[\"'](?:level|severity|levelname|lvl|log\.level|logger|record)\\?[\"']\s*:|^\s*\W?\d{4}-\d\d-\d\d")
+_RECORD = re.compile(
+    r"[\"'](?:level|severity|levelname|lvl|log\.level|logger|record)\\?[\"']\s*:|^\s*\W?\d{4}-\d\d-\d\d"
+)
 
-_OF_A_CHAT_ALONE = frozenset(
-    ("message", "system", "suffix", "arguments", "document", "documents", "passage", "passages", "reasoning", "thinking")
-    + ("refusal", "data", "output", "outputs", "parts", "queries", "sentences", "title", "tools")
+_OF_A_CHAT_ALONE = re.compile(
+    r"message|system|suffix|arguments|documents?|passages?|reasoning|thinking|refusal|data|outputs?|parts|queries"
+    r"|sentences|title|tools"
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _PASSWORD = re.compile(r"(?i)pass(?:word|wd|phrase|code)s?$|pwd$|otp$|secret$")
@@ -224,7 +226,7 @@ class Makers:
         if self._chat is None or self._chat[0] is not line:
             self._chat = (line, _CHAT.search(line) is not None, _RECORD.search(line) is not None)
         _, chat, record = self._chat
-        if name in _OF_A_CHAT_ALONE:
+        if _OF_A_CHAT_ALONE.fullmatch(name):
             return chat and (name != "data" or "datatype" in line)
         return chat or (not record and " " in inner and name.rstrip("s") in ("text", "input", "instruction"))
 

@@ -7,49 +7,23 @@ cache from one of a door, are named here; what is neither is judged by its value
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections import Counter
 from enum import Enum
 from functools import lru_cache
+from importlib.resources import files
 
-# Every name of a credential contains one of these, in lower case.
-CORES = ("token", "key", "secret", "pass", "pwd", "auth", "cred", "cookie", "sess", "signature", "otp", "webhook", "connect.sid")
+_LISTS: dict[str, list[str]] = json.loads(files(__package__).joinpath("names.json").read_text(encoding="utf-8"))
+CORES = tuple(_LISTS["cores"])  # every name of a credential contains one of these, in lower case
+_TOKENS = frozenset(_LISTS["tokens"])  # of access: `refresh_token`
+_OF_TEXT = frozenset(_LISTS["of_text"])  # not of access: `pad_token`, `time_per_output_token`
+_OF_DATA = frozenset(_LISTS["of_data"])  # keys that open nothing: of a cache, a table, a tensor; often a digest
+_ABOUT = frozenset(_LISTS["about"])  # what follows tells of the credential, and is not it: `password_file`
 _REMEMBERED = 1 << 14
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
-# Of text, not of access: `pad_token`, `time_per_output_token`.
-_OF_TEXT = frozenset(
-    "pad eos bos unk unknown sep cls mask special stop start end max min num new first next last per tool image audio"
-    " video additional decoder encoder begin fim prefix suffix middle boi eoi bot eot im vision think thinking newline"
-    " whitespace current previous total each cost output input prompt generated decode prefill sampled draft accepted"
-    " rejected bonus single sliding forced suppress blank sot placeholder dummy non word of the a by to inter reserved"
-    " separator delimiter cached context completion reasoning speculative".split()
-)
-# Keys that open nothing: of a cache, a table, a tensor. Such a key is often a digest.
-_OF_DATA = frozenset(
-    "cache prefix block hash primary foreign sort partition group dedup public pub kv map row order lookup index"
-    " sequence natural bucket hot object idempotency label annotation config registry dict json state rng tag attention"
-    " model layer weight param params tensor module metric series shard topic query head heads node edge field column"
-    " sample batch request trace span record event message feature kernel graph template file path host hotkey compare"
-    " dispatch routing affinity hashing unique extra missing unexpected matching mapping language lang mem memory store"
-    " adapter lora missing unknown invalid any arrow home page shift ctrl".split()
-)
-# What follows tells of the credential, and is not it: `password_file`, `secretName`, `token_type`.
-_ABOUT = frozenset(
-    "file files path paths policy length len name names type types url uri endpoint enabled required expires expiry"
-    " expiration expire age min max count counts ref refs mount dir provider backend source method mode header headers"
-    " env var format version timeout ttl rotation index column size sizes limit rate throughput latency budget usage"
-    " stats status state error errors failures failed success total seconds ms bytes id ids space server service"
-    " scheme realm domain group manager handler cache bucket pair ring store board stone words word map plugin module"
-    " class config settings time at by per allowed disabled valid invalid missing hits misses dim heads head layers"
-    " volume selector provider algorithm kind info probs logprobs logits embeddings embedding position positions"
-    " usage parallel parallelism pool".split()
-)
 _OPENS = ("api", "access", "secret", "private", "client", "ssh", "master", "account", "signing", "encryption")
-_TOKENS = frozenset(
-    "access auth refresh id session hf csrf xsrf api bearer security personal registry admin oauth jwt sas identity"
-    " authentication authorization vault private deploy runner upload".split()
-)
 _WHOLE = re.compile(
     r"pass(?:word|wd|phrase|code)?s?|pwd|secrets?|credentials?|creds?"
     r"|(?:api|access|secret|private|auth|account|master|signing|encryption|shared|license|admin|deploy)keys?"
@@ -84,8 +58,14 @@ def secrecy(name: str) -> Secrecy:
     if last == "token":
         return _of_token(name, before)
     if _WHOLE.fullmatch(last) or last.endswith(_STRONG_ENDS) or last == "id":
-        return Secrecy.LIKELY if last == "secrets" or (last in ("cred", "creds", "pass") and not before) else Secrecy.CERTAIN
-    if last == "sid" or last.endswith(("authtoken", "token", "authkey", "sessid", "sessionid")) and last not in _OF_TEXT:
+        return (
+            Secrecy.LIKELY
+            if last == "secrets" or (last in ("cred", "creds", "pass") and not before)
+            else Secrecy.CERTAIN
+        )
+    if last == "sid" or (
+        last.endswith(("authtoken", "token", "authkey", "sessid", "sessionid")) and last not in _OF_TEXT
+    ):
         return Secrecy.LIKELY
     if any(word in ("auth", "oauth", "xauth", "authorization", "cookie", "cookies") for word in words):
         return Secrecy.LIKELY

@@ -113,6 +113,10 @@ _OTHER_FIELDS = (
 _FIELDS = (*_SECRET_FIELDS[:-1], *_OTHER_FIELDS, _SECRET_FIELDS[-1])
 FIELD_WORDS = tuple(words for words, _ in _FIELDS)
 WORDS = tuple(dict.fromkeys(word for words in FIELD_WORDS for word in words))
+# The name of a label or annotation whose value is a prompt, whatever stands around it.
+PROMPT_NAME = re.compile(
+    rf"(?:.*[_.-])?(?:{_PROMPT_NAMES.replace(_AFTER_QUOTE, '')}|texts?|inputs?|messages)", re.IGNORECASE
+)
 # Letters of other scripts that are i and s where case is ignored; `lower` knows the one that is k.
 _FOLDED = str.maketrans({"\u0130": "i", "\u0131": "i", "\u017f": "s"})
 
@@ -136,7 +140,8 @@ def lowered(text: str) -> str:
 SHOWN = sum(1 << place for place, (words, _) in enumerate(_FIELDS) if not {"user", "password", "@"} & set(words))
 PEM = (
     r"PRIVATE KEY",
-    r"(?P<pem>-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)(?P<pem_value>[^\n\"']{1,20000}?)(?=-----END|[\"']|\n|$)",
+    r"(?P<pem>-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)"
+    r"(?P<pem_value>[^\n\"']{1,20000}?)(?=-----END|[\"']|\n|$)",
 )
 # What is known by its form, behind a sign that is quickly looked for. What must not stand before it is looked at last.
 FORMS = tuple(
