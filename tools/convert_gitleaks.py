@@ -25,6 +25,7 @@ COVERED = {
     "generic-api-key",
     "hashicorp-tf-password",
     "kubernetes-secret-yaml",
+    "microsoft-teams-webhook",
     "private-key",
 }
 _NAME_BEFORE = r"[\w.-]{0,50}?"

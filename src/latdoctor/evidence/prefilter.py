@@ -31,9 +31,9 @@ class Prefilter:
         """Whether `raw` contains a needle."""
         return self._of_text.search(raw) is not None
 
-    def first(self, raw: bytes, start: int = 0) -> tuple[int, int] | None:
-        """Where the first needle from `start` on begins and ends; what precedes `start` still counts as before it."""
-        found = self._of_text.search(raw, start)
+    def first(self, raw: bytes, start: int = 0, stop: int | None = None) -> tuple[int, int] | None:
+        """Where the first needle between `start` and `stop` begins and ends; what precedes them counts as before it."""
+        found = self._of_text.search(raw, start, len(raw) if stop is None else stop)
         return None if found is None else found.span()
 
     def begins(self, raw: bytes, at: int) -> bool:

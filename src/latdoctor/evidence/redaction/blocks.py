@@ -26,7 +26,8 @@ _OWN_LINE = re.compile(r".*(?:prompt-[0-9a-f]{8}-\d+-characters|redacted)\W{0,4}
 _KEY = re.compile(r"-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_END = re.compile(r"-----END[ A-Z0-9_-]{0,100}-----")
 _KEY_DATA = re.compile(
-    r"[0-9A-Za-z+/]{16,}={0,2}|(?<=[\s\"])[0-9A-Za-z+/]{2,}={0,2}(?=(?:\\r)?(?:\\n)?\"|\s*$)|^[0-9A-Za-z+/]+={0,2}$"
+    r"[0-9A-Za-z+/]{16,}={0,2}|(?<=[\s\"])[0-9A-Za-z+/]{2,}={0,2}(?=(?:\\r)?(?:\\n)?\"|\s*$)"
+    r"|^=?[0-9A-Za-z+/]+={0,2}$"
 )
 _KEY_HEADER = re.compile(r"((?:DEK-Info|Comment|Private-MAC): ?)\S.*")
 _PUTTY = re.compile(r"Private-Lines: ?(\d{1,4})\s*$")
@@ -86,7 +87,7 @@ def _opened(line: str) -> _Open | None:
     if "PRIVATE KEY" in line and (key := _last(_KEY, line)) and not _KEY_END.search(line, key.end()):
         return _Open(_Kind.KEY)
     if putty := _PUTTY.search(line):
-        return _Open(_Kind.KEY, int(putty[1]))
+        return _Open(_Kind.KEY, int(putty[1]) + 1)  # its digest follows
     if _BARE.search(line):
         return _Open(_Kind.PROMPT if _has_head(line) else _Kind.TEXT)
     if quoted := _QUOTED.search(line):

@@ -29,12 +29,15 @@ _FILES = ("gitleaks.json", "more_rules.json")
 _WINDOW = 160  # bytes in which a rule's keyword stands
 _LONGEST = 4096  # bytes of one credential
 _TOKEN = rb"[0-9A-Za-z_+/=~-]"
+_CHARS = bytes(code for code in range(128) if re.match(_TOKEN, bytes([code])))
+_HIDDEN = b"redacted"
 _SEPARATED = r"""(?:[ \t\w.-]{0,20})[\s'"]{0,3}"""  # of the rules that go by the name of a product before the secret
 _RANDOM = r"(?:[A-Z]{1,7}[0-9a-z]{1,10}){4}"
 _BEFORE_DIGEST = re.compile(
     rb"(?i:sha-?\d{1,3}|md5|digest|fingerprint|etag|chatcmpl|cmpl|resp|msg|req|call|run|thread|batch|file|asst|trace|span)"
     rb"[-_:=\"'/ ]{1,2}\Z"
 )
+_MIXED = re.compile(_RANDOM.encode())
 _KINDS = re.compile(rb"[A-Z]+|[a-z]+|[0-9]+")
 _MANGLED = re.compile(rb"\w{0,24}_(?:Z|R[A-Z])")  # names of C++ and Rust as the linker knows them
 _LEAST = 20  # characters of a random string
@@ -57,7 +60,7 @@ class Rule:
         if not separated or r"|\b(" in rest:
             return f"(?:{self.regex})"
         opened = head.count("(") - head.count(")")
-        return rf"""{head}{_SEPARATED}(?:[=>:|,]|\?=)[\x60'"\s=]{{0,5}}[\w=.~-]{{10}}{")" * opened}"""
+        return rf"""{head}{_SEPARATED}(?:=|>|:{{1,3}}=|\|\||:|=>|\?=|,)[\x60'"\s=]{{0,5}}[\w=.~-]{{8}}{")" * opened}"""
 
 
 class Detectors:
@@ -100,12 +103,17 @@ class Detectors:
 
     def found(self, raw: bytes) -> Iterator[tuple[int, int, str]]:
         """Where each credential begins and ends, and its kind; they do not overlap."""
-        at, taken = 0, 0
-        while (hit := self.search.first(raw, at)) is not None:
-            span = self._by_rule(raw, hit[0], taken) or _random_at(raw, hit, taken)
-            if span is None:
+        yield from self._between(raw, 0, 0, len(raw))
+
+    def _between(self, raw: bytes, taken: int, at: int, end: int) -> Iterator[tuple[int, int, str]]:
+        """What begins from `at` on and ends before `end`; what precedes `taken` belongs to another."""
+        while (hit := self.search.first(raw, at, end)) is not None:
+            span = self._by_rule(raw, hit[0], taken) or _random_at(raw, hit[0], taken, end)
+            if span is None or span[1] > end:
                 at = hit[0] + 1
                 continue
+            if span[2] is CREDENTIAL:  # what leads to a secret may be one
+                yield from self._between(raw, taken, hit[0], span[0])
             yield span
             at = taken = span[1]
 
@@ -123,7 +131,7 @@ class Detectors:
             end = _to_the_end(raw, end)
             if (
                 start < max(taken, at)
-                or raw[start:end] == b"redacted"
+                or raw[start:end] == _HIDDEN
                 or entropy(raw[start:end].decode("latin1")) < rule.least
             ):
                 continue
@@ -145,7 +153,6 @@ def _span(found: Any, group: int) -> tuple[int, int]:
 
 
 _REST = re.compile(_TOKEN + rb"{0,%d}" % _LONGEST)
-_FRONT = re.compile(_TOKEN + rb"*\Z")
 
 
 def _to_the_end(raw: bytes, end: int) -> int:
@@ -154,12 +161,17 @@ def _to_the_end(raw: bytes, end: int) -> int:
     return found.end() if found else end
 
 
-def _random_at(raw: bytes, hit: tuple[int, int], taken: int) -> tuple[int, int, str] | None:
+def _random_at(raw: bytes, at: int, taken: int, stop: int) -> tuple[int, int, str] | None:
     """The string around a hit, where it is random: as a whole, else the part between slashes."""
-    start, end = hit
-    low = max(taken, start - _LONGEST)
-    front = _FRONT.search(raw[low:start])
-    start, end = low + (front.start() if front else start - low), _to_the_end(raw, end)
+    found = _MIXED.match(raw, at)
+    if found is None:
+        return None
+    low = max(taken, at - _LONGEST)
+    start, end = low + len(raw[low:at].rstrip(_CHARS)), min(stop, _to_the_end(raw, found.end()))
+    # What was hidden before is no part of it.
+    start = max(start, raw.rfind(_HIDDEN, start, at) + len(_HIDDEN) if _HIDDEN in raw[start:at] else start)
+    behind = raw.find(_HIDDEN, found.end(), end)
+    end = start + len(raw[start : behind if behind >= 0 else end].rstrip(b"/"))
     if _BEFORE_DIGEST.search(raw[max(0, start - 24) : start]):
         return None
     whole = raw[start:end]
@@ -169,7 +181,7 @@ def _random_at(raw: bytes, hit: tuple[int, int], taken: int) -> tuple[int, int, 
     if not whole.startswith(b"/") and is_random(whole):
         return start, end, RANDOM
     for part in re.finditer(rb"[^/]+", whole):
-        if part.end() + start > hit[0] and is_random(part[0]):
+        if part.end() + start > at and is_random(part[0]):
             return start + part.start(), start + part.end(), RANDOM
     return None
 

@@ -68,7 +68,7 @@ _SECRET_FIELDS = (
     ),
     (
         ("curl", "wget"),
-        r"(?P<login_flag>\s(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:)(?P<login_flag_value>[^\s\"']{1,200})",
+        r"(?P<login_flag>(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:)(?P<login_flag_value>[^\s\"']{1,200})",
     ),
     (
         CORES,
