@@ -31,7 +31,7 @@ def _of(parts: Any, chance: random.Random, any_case: bool) -> str:
     return "".join(_one(kind, value, chance, any_case) for kind, value in parts)
 
 
-def _one(kind: Any, value: Any, chance: random.Random, any_case: bool) -> str:  # noqa: C901
+def _one(kind: Any, value: Any, chance: random.Random, any_case: bool) -> str:
     match kind:
         case codes.LITERAL:
             return chr(value)
