@@ -88,9 +88,9 @@ def test_heavy_packages_are_loaded_only_where_they_are_used() -> None:
 
 # Packages that the answer to a saved bundle of metrics pages does without.
 UNUSED_BY_DIAGNOSE = (
-    *(package for package in HEAVY if package not in ("numpy", "diptest", "zstandard")),
+    *(package for package in HEAVY if package not in ("numpy", "diptest", "zstandard", "re2")),
     "asyncio", "http.client", "jinja2", "sqlite3", "ssl",
-    "latdoctor.evaluation", "latdoctor.evidence.redaction", "latdoctor.incident", "latdoctor.lab", "latdoctor.load",
+    "latdoctor.evaluation", "latdoctor.incident", "latdoctor.lab", "latdoctor.load",
     "latdoctor.notify.journaled_delivery", "latdoctor.remediation.actions", "latdoctor.report.html",
 )  # fmt: skip
 READ_BY_DIAGNOSE = {"host", "prometheus"}  # the kinds of artifacts in that bundle

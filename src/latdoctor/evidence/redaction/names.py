@@ -1,7 +1,7 @@
 """Whether a field holds a credential, by its name: of an environment, a header, a setting, a label or a JSON key.
 
 A name is read as its words (`awsSessionToken`, `aws_session_token` and `AWS-SESSION-TOKEN` are three words each), so
-that a prefix that nobody thought of changes nothing. Words that tell a token of text from one of access, and a key of a
+that an unknown prefix changes nothing. Words that tell a token of text from one of access, and a key of a
 cache from one of a door, are named here; what is neither is judged by its value too (`looks_secret`).
 """
 
