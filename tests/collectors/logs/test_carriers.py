@@ -44,6 +44,27 @@ PIECES = (
 ) % ((STAMP,) * 6)  # fmt: skip
 
 
+DMESG = (
+    b'''{
+   "dmesg": [
+      {
+         "fac": "kern",
+         "pri": "err",
+         "time":     91.550102,
+         "msg": "'''
+    + XID
+    + b""""
+      },{
+         "pri": "info",
+         "time":     92.000000,
+         "msg": "two\\nlines of \\"text\\""
+      }
+   ]
+}
+"""
+)
+
+
 def read(content: bytes) -> Evidence:
     return logs.READER.parse([Artifact("logs/k", "logs", "k", "k", 1.78e9, content)])
 
@@ -112,3 +133,23 @@ def test_damage_ends_in_evidence_or_an_error(content: bytes, data: st.DataObject
         read(content)
     except SourceError:
         return
+
+
+@pytest.mark.parametrize("content", [DMESG, json.dumps(json.loads(DMESG)).encode()], ids=["printed", "compact"])
+def test_dmesg_as_json_is_read_as_lines_of_the_kernel(content: bytes, tmp_path: Path) -> None:
+    (xid,) = of(content, "log.xid")
+    assert xid.fields["code"] == 48.0
+    assert xid.text.startswith("[   91.550102] NVRM: Xid")
+    (tmp_path / "dmesg.json").write_bytes(content)
+    recognised = recognise(tmp_path / "dmesg.json")
+    assert recognised is not None
+    assert recognised.kind is FileKind.LOG
+
+
+@pytest.mark.parametrize("cut", range(0, len(DMESG), 7))
+def test_dmesg_as_json_that_is_cut_or_has_no_time_raises_nothing(cut: int) -> None:
+    for content in (DMESG[:cut], DMESG.replace(b'"time"', b'"then"')[:cut]):
+        try:
+            read(content)
+        except SourceError:
+            continue

@@ -1,4 +1,4 @@
-"""Lines about GPUs and their links, and about what the machine refuses, each with what it must yield."""
+"""Lines about GPUs and their links, about what the machine refuses and about pods, each with what it must yield."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from latdoctor.evidence.model import Evidence
 
 CASES: dict[str, dict[str, Any]] = {
     name: case
-    for file in ("gpu_lines.yaml", "host_failures.yaml")
+    for file in ("gpu_lines.yaml", "host_failures.yaml", "kubelet_lines.yaml")
     for name, case in yaml.safe_load(Path(__file__).with_name(file).read_text()).items()
 }
 AER = """\

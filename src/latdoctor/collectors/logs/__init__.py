@@ -17,7 +17,11 @@ GPU_LINES = (
     "collective.peer_access_disabled", "collective.version", "offload.layer_share", "offload.layers",
     "offload.layers_total",
 )  # fmt: skip
-BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE, MEMORY_REFUSED, *GPU_LINES)
+KUBELET = (
+    "kube.crash_loop", "kube.evicted", "kube.image_pull_failed", "kube.node_not_ready", "kube.node_pressure",
+    "kube.probe_failed", "kube.probe_kill",
+)  # fmt: skip
+BY_CHANCE = (DCGM_ERROR, ENGINE_SHAPE, MEMORY_REFUSED, *GPU_LINES, *KUBELET)
 # The figures of failed allocations and of refused starts, where their messages state them.
 MEMORY = (
     "oom.requested", "oom.device_total", "oom.device_free", "oom.process_used", "oom.other_used", "oom.allocated",

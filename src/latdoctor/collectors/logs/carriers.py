@@ -1,4 +1,5 @@
-"""Lines out of what carries them in several lines: journald's export and verbose output, and CRI's pieces of a line.
+"""Lines out of what carries them in several lines: journald's export and verbose output, dmesg's JSON, and CRI's pieces
+of a line.
 
 Each line of the carrier becomes one line, most of them empty, so that line numbers stay those of the file. Works on
 blocks of whole lines, in bounded memory.
@@ -28,6 +29,8 @@ _VERBOSE = re.compile(
 )
 _VERBOSE_FIELD = re.compile(rb"\s{2,}(" + _NAME + rb")=(.*)")
 _PIECE = re.compile(rb"(\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) (stdout|stderr)) ([FP]) (.*)", re.DOTALL)
+_DMESG = re.compile(rb"\s*\{\s*\"dmesg\"\s*:\s*\[")
+_DMESG_FIELD = re.compile(rb"\"(time|msg)\"\s*:\s*(\"(?:[^\"\\]|\\.)*\"|\d{1,12}\.\d{1,9})")
 _KEPT = frozenset(
     (b"MESSAGE", b"_TRANSPORT", b"_PID", b"SYSLOG_IDENTIFIER", b"_COMM", b"_HOSTNAME", b"_SOURCE_REALTIME_TIMESTAMP",
      b"__REALTIME_TIMESTAMP", b"_SOURCE_MONOTONIC_TIMESTAMP", b"__MONOTONIC_TIMESTAMP")
@@ -72,6 +75,8 @@ def unwrapped(blocks: Iterable[bytes]) -> Iterator[bytes]:
 def _carrier(head: bytes) -> _LineCarrier | None:
     if _EXPORT.match(head):
         return _ExportLines()
+    if _DMESG.match(head):
+        return _DmesgEntries()
     begin = next((line for line in head.splitlines()[:5] if not line.startswith(b"-- ")), b"")
     if _VERBOSE.match(begin):
         return _VerboseLines()
@@ -223,6 +228,44 @@ def _writer(fields: Mapping[bytes, bytes]) -> bytes:
     program = _UNSAFE.sub(b"_", fields.get(b"SYSLOG_IDENTIFIER") or fields.get(b"_COMM") or b"program")
     pid = fields.get(b"_PID", b"")
     return b"%s %s[%s]: " % (host, program, pid) if pid.isdigit() else b"%s %s: " % (host, program)
+
+
+class _DmesgEntries:
+    """`dmesg --json`: entries with `time`, in seconds since the start of the machine, and `msg`; as dmesg's lines."""
+
+    def __init__(self) -> None:
+        self._time = b""
+
+    def passes(self, block: bytes) -> bool:
+        return False
+
+    def take(self, line: bytes) -> Iterable[bytes]:
+        shown: list[bytes] = []
+        for name, value in _DMESG_FIELD.findall(line):
+            if name == b"time":
+                self._time = _uptime(value)
+                continue
+            message = _text_of(value)
+            shown += [self._time + one for one in message.split(b"\n")]
+            self._time = b""
+        return shown or (b"",)
+
+    def finish(self) -> Iterable[bytes]:
+        return ()
+
+
+def _uptime(value: bytes) -> bytes:
+    """The bracket before a message: with six decimals, or the time of `dmesg -T`."""
+    return b"[%s] " % _text_of(value) if value.startswith(b'"') else b"[%12.6f] " % float(value)
+
+
+def _text_of(value: bytes) -> bytes:
+    """The text of a JSON string; what is no string shows nothing."""
+    try:
+        text = json.loads(value)
+    except ValueError:
+        return b""
+    return text.encode("utf-8", "replace") if isinstance(text, str) else b""
 
 
 class _Pieces:
