@@ -16,6 +16,8 @@ _GPU = re.compile(r"(?:-> )?(?:GPU(?: ID)?:? ?)?(\d{1,3})")
 _OF_GPU = re.compile(r"GPU ?(\d{1,3}): (?:Fail|Warn)", re.I)
 _OF_TEXT = re.compile(r"\bGPU (\d{1,3})\b")
 _LONGEST = 5000
+# The health watches that failed; warnings of a watch, and tests of a diagnostic with such names, are no proof.
+_WATCHES = {"memory system": "memory", "pcie system": "pcie"}
 _OVERALL = ("overall health", "overall", "warning", "error", "errors", "info", "result", "diagnostic")
 
 
@@ -53,6 +55,8 @@ def _failures(rows: list[tuple[int, str, str]], section: Section) -> Iterator[Ev
             or ([gpu] if gpu else [])
         )
         fields: dict[str, Value] = {"kind": bare, "severity": severity}
+        if severity == "failure" and bare.lower() in _WATCHES:
+            fields["watch"] = _WATCHES[bare.lower()]
         if below:
             fields["reason"] = below
         for subject in [f"gpu/{one}" for one in listed] or ["node/local"]:

@@ -44,6 +44,7 @@ _NO_PROCESSES = re.compile(r"No running (?:compute )?processes found")
 _PROCESSES = re.compile(r"[Pp]rocesses:|GPU\s+(?:GI\s+CI\s+)?PID\s+Type")
 _MIG = re.compile(r"MIG devices:")
 _LONGEST = 1_000_000  # lines
+MIG_DEVICES = "gpu.mig_devices"
 
 
 class _Part(Enum):
@@ -70,6 +71,7 @@ class _Table:
     cuda: str = ""
     gpus: dict[int, _Gpu] = field(default_factory=dict)
     slices: list[tuple[int, str, str, str]] = field(default_factory=list)  # GPU, MIG device, used, total
+    no_slices: bool = False  # it says that there is no MIG device
     listed: bool = False
     part: _Part = _Part.GPUS
     last: _Gpu | None = None  # the GPU of the last row
@@ -176,6 +178,7 @@ def _process(table: _Table, line: str) -> None:
 
 
 def _slice(table: _Table, line: str) -> None:
+    table.no_slices = table.no_slices or "No MIG devices found" in line
     cells = line.strip().strip("|").split("|")
     row = _MIG_ROW.fullmatch(cells[0])
     memory = _MEMORY_CELL.fullmatch(cells[1]) if len(cells) > 1 else None
@@ -185,7 +188,7 @@ def _slice(table: _Table, line: str) -> None:
 
 def _slices(table: _Table, section: Section) -> Evidence:
     """The memory of each MIG device of the last table."""
-    subjects, readings = [], []
+    subjects, readings = [], list(_without_slices(table, section))
     for gpu, device, used_text, total_text in table.slices:
         subject = f"gpu/{gpu}/mig/{device}"
         subjects.append(Subject(subject, f"gpu/{gpu}"))
@@ -198,6 +201,14 @@ def _slices(table: _Table, section: Section) -> Evidence:
     return Evidence(subjects=tuple(subjects), readings=tuple(readings))
 
 
+def _without_slices(table: _Table, section: Section) -> Iterator[Reading]:
+    """A GPU in MIG mode runs nothing but in its MIG devices."""
+    for gpu in table.gpus.values() if table.no_slices and not table.slices else ():
+        if gpu.fields.get("mig.mode.current") == "Enabled":
+            place = f"line {section.first_line}, GPU {gpu.index}"
+            yield Reading(MIG_DEVICES, f"gpu/{gpu.index}", 0.0, section.origin(place=place))
+
+
 FORMAT = TextFormat(
     name="nvidia-smi-table",
     title="nvidia-smi",
@@ -208,7 +219,7 @@ FORMAT = TextFormat(
     ),
     confirms=re.compile(r"NVIDIA-SMI\s+[\w.]+"),
     read=read,
-    provides=PROVIDES,
+    provides=PROVIDES | {MIG_DEVICES},
     contains_times=True,
     repeats=True,
 )

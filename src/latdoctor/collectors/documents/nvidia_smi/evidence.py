@@ -11,6 +11,7 @@ from msgspec import structs
 
 from latdoctor.collectors.documents.nvidia_smi.fields import FURTHER, PARTIAL, Fields, GpuState, device_of, sample_of
 from latdoctor.collectors.documents.nvidia_smi.judged_samples import judged_samples
+from latdoctor.collectors.documents.nvidia_smi.neighbours import foreign_processes
 from latdoctor.collectors.documents.nvidia_smi.values import refusal
 from latdoctor.collectors.documents.text_format import Section
 from latdoctor.collectors.nvml import SIGNALS
@@ -31,7 +32,7 @@ from latdoctor.collectors.nvml.samples import (
 from latdoctor.evidence.gpu_access import ACCESS_ERROR, AccessFailure
 from latdoctor.evidence.model import AT_LEAST, Event, Evidence, Reading, Series, Value, Window
 
-GPU_LOST, UNLICENSED = "log.gpu_lost", "gpu.vgpu_unlicensed"
+GPU_LOST, UNLICENSED, FOREIGN = "log.gpu_lost", "gpu.vgpu_unlicensed", "gpu.foreign_processes"
 _OF_PROCESS: dict[str, Callable[[GpuProcess], float | None]] = {
     "gpu.process_memory": lambda process: process.memory,
     "gpu.process_utilization": lambda process: process.utilization,
@@ -160,6 +161,9 @@ def _further(index: int, states: Sequence[GpuState], judged: int, section: Secti
             value = max(values) if signal == "gpu.memory_temperature" else value
             readings.append(Reading(signal, subject, value, origin, window, bound=bound))
     processes = states[-1].processes
+    foreign = None if isinstance(processes, Unavailable) else foreign_processes(processes)
+    if foreign is not None:
+        readings.append(Reading(FOREIGN, subject, float(foreign), origin, window))
     for process in () if isinstance(processes, Unavailable) else processes[:_MAX_PROCESSES]:
         labels = (("process", process.name or str(process.pid)),)
         for signal, of_process in _OF_PROCESS.items():
