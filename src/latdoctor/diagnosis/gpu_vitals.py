@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from latdoctor.conditions.evaluator import show
 from latdoctor.diagnosis.result import Vital
-from latdoctor.evidence.gpu_access import ACCESS_ERROR
+from latdoctor.evidence.gpu_access import ACCESS_ERROR, AccessFailure
 from latdoctor.evidence.model import Event, Evidence, kind_of
 
 DIAGNOSTIC = "gpu.diagnostic_failed"
@@ -50,20 +50,33 @@ _TROUBLES = (
     "gpu.retired.pending",
     "gpu.retired.double_bit",
 )
+# What any program that looks for a GPU reports where there is none.
+_WITHOUT_GPU = frozenset({AccessFailure.NVML_FAILED, AccessFailure.LIBRARY_NOT_FOUND, AccessFailure.NO_DEVICES})
 _TEXTS = ("gpu.name", "gpu.driver_version", "collective.network")
 _SLOW_CHANNELS = "NET/Socket"
 
 
 def gpu_events(evidence: Evidence) -> Iterator[Vital]:
     """How many reports there are, of failed access of each kind, and when the first of them was made."""
+    no_gpu = _is_without_gpu(evidence)
     for signal in EVENTS:
-        events = evidence.events_by_signal.get(signal, ())
+        events = [
+            one for one in evidence.events_by_signal.get(signal, ()) if not (no_gpu and _kind(one) in _WITHOUT_GPU)
+        ]
         kinds = dict.fromkeys(_kind(one) for one in events)
         groups = {kind: {kind} for kind in kinds} if signal == ACCESS_ERROR else {", ".join(filter(None, kinds)): kinds}
         for part, members in groups.items() if events else ():
             own = [one for one in events if _kind(one) in members]
             times = [one.time for one in own if one.time is not None]
             yield Vital(signal, own[0].subject, float(len(own)), str(len(own)), part, min(times, default=None))
+
+
+def _is_without_gpu(evidence: Evidence) -> bool:
+    """Whether the server computes on processors, or the machine has no GPU: what then fails to find one is no fault."""
+    known = evidence.readings_by_signal
+    on_cpu = any(one.value == "cpu" for one in known.get("server.backend", ()))
+    none = [one.value for one in known.get("host.accelerators", ())]
+    return on_cpu or (bool(none) and not any(none))
 
 
 def _kind(event: Event) -> str:

@@ -12,7 +12,7 @@ _ACCESS = {
     AccessFailure.LIBRARY_NOT_FOUND: "the driver's library (NVML) is not found",
     AccessFailure.NO_PERMISSION: "no permission to use the GPU",
     AccessFailure.NVML_UNKNOWN: "NVML fails with an unknown error",
-    AccessFailure.NVML_FAILED: "NVML could not be initialized",
+    AccessFailure.NVML_FAILED: "NVML could not be initialized (usual without a GPU)",
     AccessFailure.DEVICE_HANDLE: "the driver gives no handle to a GPU",
     AccessFailure.GPU_LOST: "a GPU is lost",
     AccessFailure.RESET_REQUIRED: "a GPU requires a reset",

@@ -13,17 +13,22 @@ from latdoctor.evidence.model import kind_of
 _NAME_WIDTH = 44
 _ADDRESS = re.compile(r":\d{1,5}\b")
 # Kinds of subjects that a cause can be limited to, the smallest part first.
-_PARTS = ("gpu", "engine", "container", "pod", "replica")
+_PARTS = ("gpu", "engine", "container", "pod", "replica", "server")
 
 
 def part_of_service(cause: RankedCause, diagnosis: Diagnosis) -> str:
     """The part of the service that a cause is limited to: `GPU 1`, `replica checkout-2`, `3 GPUs`; else empty."""
     for kind in _PARTS:
-        names = [name for name in cause.subjects if kind_of(name) == kind]
+        names = [name for name in cause.subjects if kind_of(name) == kind and _is_part(name)]
         known = {name for check in diagnosis.checks for name in check.subjects if kind_of(name) == kind}
         if names and (kind == "gpu" or len(known) > len(names)):
             return _distinct_name(names[0], known) if len(names) == 1 else f"{len(names)} {_noun(kind)}s"
     return ""
+
+
+def _is_part(subject: str) -> bool:
+    """Of servers only one of several services in one log is part of what was diagnosed: `server/vllm@compose.log`."""
+    return kind_of(subject) != "server" or "@" in subject
 
 
 def _distinct_name(subject: str, known: Set[str]) -> str:

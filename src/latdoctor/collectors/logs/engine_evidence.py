@@ -20,6 +20,7 @@ from itertools import pairwise
 from latdoctor.collectors.access_log.replica_stats import RECENT
 from latdoctor.collectors.logs.engine_formats import ValueKind
 from latdoctor.collectors.logs.engine_levels import stall
+from latdoctor.collectors.logs.pod_names import service_of
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.detectors.level_change import LevelChange, worsening
 from latdoctor.detectors.level_onset import level_event
@@ -77,13 +78,14 @@ class LoggedEvent:
 
 @dataclass(slots=True)
 class EngineSamples:
-    """What the log says of one engine. `name` is empty for the only one, `pod` where no carrier of the log names it.
-    Mutable while the log is read.
+    """What the log says of one engine. `name` is empty for the only one, `pod` where no carrier of the log names it,
+    `service` where the log is of one service. Mutable while the log is read.
     """
 
     server: str
     name: str
     pod: str = ""
+    service: str = ""
     columns: dict[str, Column] = field(default_factory=dict)
     events: list[LoggedEvent] = field(default_factory=list)
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -113,14 +115,21 @@ class EngineSamples:
 
 
 def engine_evidence(engines: Sequence[EngineSamples], artifact: Artifact, requested: TimeRange | None) -> Evidence:
-    """The evidence of all engines of one log. A single pod, and a single first engine, are the server itself."""
-    several_pods = len({engine.pod for engine in engines}) > 1
-    merged: dict[tuple[str, str], EngineSamples] = {}
+    """The evidence of all engines of one log. A single pod, and a single first engine, are the server itself.
+
+    A log of several services, as `docker compose logs` prints, has a server for each: their engines are no replicas.
+    """
+    services = {(engine.server, service_of(engine.pod)) for engine in engines}
+    merged: dict[tuple[str, str, str], EngineSamples] = {}
     for engine in engines:
         names = {one.name for one in engines if one.name and one.pod == engine.pod}
         rank = "" if len(names) == 1 and _FIRST.fullmatch(engine.name) else engine.name
-        name = "-".join(part for part in (engine.pod if several_pods else "", rank) if part)
-        whole = merged.setdefault((engine.server, name), EngineSamples(engine.server, name))
+        service = service_of(engine.pod)
+        pods = {one.pod for one in engines if (one.server, service_of(one.pod)) == (engine.server, service)}
+        name = "-".join(part for part in (engine.pod if len(pods) > 1 else "", rank) if part)
+        titled = service or engine.server.lower().replace(" ", "-")
+        key = (engine.server, titled if len(services) > 1 else "", name)
+        whole = merged.setdefault(key, EngineSamples(engine.server, name, service=key[1]))
         whole.take(engine)
     return Evidence.merge(_EngineReport(engine, artifact, requested).evidence() for engine in merged.values())
 
@@ -145,7 +154,7 @@ class _EngineReport:
     def __init__(self, engine: EngineSamples, artifact: Artifact, requested: TimeRange | None) -> None:
         self.engine, self.artifact, self.requested = engine, artifact, requested
         group = clean(artifact.group, 100)
-        self.server = f"server/{group}"
+        self.server = f"server/{engine.service}@{group}" if engine.service else f"server/{group}"
         self.subject = f"replica/{engine.name}@{group}" if engine.name else self.server
         moments = [time for column in engine.columns.values() for time in column.times]
         self.timed = sum(not math.isnan(time) for time in moments) * 2 > len(moments)

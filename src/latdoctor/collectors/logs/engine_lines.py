@@ -32,8 +32,12 @@ from latdoctor.units import unit
 
 MAX_LINE = 64 << 10  # bytes; what follows in a longer line is not read
 MAX_ENGINES = 256
-# kubectl logs --prefix and docker compose name the pod or the container before each line.
-_CARRIER = re.compile(r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] |([\w.-]{1,80}) {1,30}\| ")
+# kubectl logs --prefix, docker compose and stern name the pod or the container before each line. What has neither
+# brackets nor a bar is a pod's name only with the ending that a controller gives it.
+_CARRIER = re.compile(
+    r"\[pod/([\w.-]{1,253})/[\w.-]{1,253}\] |([\w.-]{1,80}) {1,30}\| "
+    r"|([a-z0-9][a-z0-9.-]{1,240}-(?:[bcdfghjklmnpqrstvwxz2456789]{5}|\d{1,3})) [a-z0-9][a-z0-9-]{0,62} (?=\S)"
+)
 _COLOUR = re.compile(rb"\x1b\[[0-9;]*m")
 # A line of source code, as grep prints it: what a program may say, not what it said.
 _SOURCE = re.compile(
@@ -104,7 +108,7 @@ class EngineReader:
         name = clean(found[1], 60).replace(" ", "-").replace("/", "-") if found else ""
         name = f"rank-{name}" if name.isdigit() else name
         carrier = _CARRIER.match(text)
-        pod = clean(carrier[1] or carrier[2], 80) if carrier else ""
+        pod = clean(carrier[1] or carrier[2] or carrier[3], 80) if carrier else ""
         key = (server, pod, name)
         if key not in self.engines:
             if len(self.engines) >= MAX_ENGINES:
