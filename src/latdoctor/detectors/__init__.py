@@ -24,6 +24,7 @@ from latdoctor.detectors.derived_readings import (
     quotients,
 )
 from latdoctor.detectors.engine_comparison import compare_engines
+from latdoctor.detectors.first_requests import first_requests
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.held_requests import held_requests
 from latdoctor.detectors.latency_modes import latency_modes
@@ -65,6 +66,7 @@ DETECTORS: tuple[Detector, ...] = (
     pipeline_steps,
     queue_bounds,
     standstill,
+    first_requests,
     latency_modes,
     latency_pulses,
     tail_shares,

@@ -16,6 +16,7 @@ from latdoctor.detectors.client_excess_latency import DEVIATION, DIFFERENCES, RA
 from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
 from latdoctor.detectors.derived_readings import QUOTIENTS, RESTS, STARTED, UPTIMES, WORDS
 from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
+from latdoctor.detectors.first_requests import DERIVED as FIRSTS
 from latdoctor.detectors.held_requests import DERIVED as HELD
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
@@ -143,6 +144,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "past_levels": _past_levels,
     "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),
     "standstill": _standstill,
+    "first_requests": _when(REQUESTS, STARTED, gives=FIRSTS),
     "latency_modes": _when(REQUESTS, gives=PEAKS),
     "latency_pulses": _when(REQUESTS, gives=PULSES),
     "tail_shares": _when(REQUESTS, STAGES, gives=(TAIL,)),

@@ -107,6 +107,8 @@ def _limits(stats: ReplicaStats) -> Iterator[Reading]:
 
 def _failed(status: int, place: int) -> bool:
     """Whether a request was answered with an error, after however long, or timed out; a refusal is neither."""
+    if place >= 0 and REASONS[place] == FailureReason.UPSTREAM_ERROR:
+        return False  # the server behind the proxy gave up itself
     answered = status >= 0 and is_failure(status) and status not in _REFUSED
     return answered or status == _REQUEST_TIMEOUT or (place >= 0 and REASONS[place] in TIMED_OUT)
 

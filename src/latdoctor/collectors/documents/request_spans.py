@@ -35,6 +35,7 @@ class Span:
     start: float
     end: float
     failed: bool = False
+    of_store: bool = False  # a call of a database, a cache or a queue of messages
     values: dict[str, float] = field(default_factory=dict)  # by signal: ttft, input.length
     parts: dict[str, float] = field(default_factory=dict)
     children: list[Span] = field(default_factory=list)
@@ -61,6 +62,22 @@ class SpanForest:
     shift: float = 0.0  # the largest distance by which a span was moved, seconds
     orphans: int = 0
     broken: int = 0  # spans that end before they begin, or belong to themselves
+
+
+def store_seconds(root: Span) -> float:
+    """The time in which a call of a data store is open, of those that are no part of another one."""
+    waiting, calls = [(root, 0)], []
+    while waiting:
+        span, depth = waiting.pop()
+        if span.of_store:
+            calls.append((max(span.start, root.start), min(span.end, root.end)))
+        elif depth < _MAX_DEPTH:
+            waiting.extend((child, depth + 1) for child in span.children)
+    total, until = 0.0, root.start
+    for start, end in sorted(calls):
+        total += max(0.0, end - max(start, until))
+        until = max(until, end)
+    return total
 
 
 def requests_of(spans: Iterable[Span]) -> SpanForest:

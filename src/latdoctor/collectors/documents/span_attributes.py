@@ -24,6 +24,8 @@ _VALUES = {
     "input.length": ("gen_ai.usage.prompt_tokens", "gen_ai.usage.input_tokens", "llm.usage.prompt_tokens"),
     "output.length": ("gen_ai.usage.completion_tokens", "gen_ai.usage.output_tokens", "llm.usage.completion_tokens"),
 }
+# Old and new names of the conventions, and of OpenTracing.
+_STORE = ("db.system", "db.system.name", "db.type", "messaging.system")
 _STATUS = ("http.response.status_code", "http.status_code")
 _FAILED = 500
 _TOO_MANY = 429
@@ -42,6 +44,7 @@ def describe(span: Span, attributes: Mapping[str, Value]) -> None:
         value = _number(attributes, names)
         if value is not None:
             span.values[signal] = value
+    span.of_store |= any(name in attributes for name in _STORE)
     status = _number(attributes, _STATUS)
     code = attributes.get("rpc.grpc.status_code")
     failed = status is not None and (status >= _FAILED or status == _TOO_MANY)

@@ -14,7 +14,14 @@ from latdoctor.collectors.access_log.replica_stats import ReplicaStats
 from latdoctor.collectors.access_log.requests import RequestColumns, TimeSegment
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.load_result import ENOUGH, NO_STAGE, STAGE_SHARE, stages
-from latdoctor.collectors.documents.request_spans import Span, SpanForest, TracedRequest, requests_of, stage_columns
+from latdoctor.collectors.documents.request_spans import (
+    Span,
+    SpanForest,
+    TracedRequest,
+    requests_of,
+    stage_columns,
+    store_seconds,
+)
 from latdoctor.collectors.documents.samples import timing_of
 from latdoctor.detectors.tail_attribution import MIN_REQUESTS, attribute_tail
 from latdoctor.evidence.model import AT_LEAST, Bucket, Distribution, Evidence, Gap, Origin, Reading, Subject
@@ -25,9 +32,11 @@ from latdoctor.units import format_value
 _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
 _TENTH, _FEWEST = 0.9, 50  # the slowest share of a few requests, and how many that needs
 _MAX_VALUES = 20_000
+_FEWEST_STORES = 10  # requests with a call
 _STAGE_SIGNALS = {"queue": "queue.time", "prefill": "prefill.time", "decode": "decode.time"}
 # The signals that attributes of spans give; a distribution each.
 VALUES = ("ttft", "input.length", "output.length")
+STORE_TIME, STORE_SHARE = "dependency.time.mean", "dependency.time_share"
 _SAMPLE = "a file of traces is a sample of the requests"
 SIGNALS = frozenset(
     {
@@ -37,6 +46,8 @@ SIGNALS = frozenset(
         "request.stage_time",
         "tail.share",
         STAGE_SHARE,
+        STORE_TIME,
+        STORE_SHARE,
         *VALUES,
         *_STAGE_SIGNALS.values(),
     }
@@ -67,6 +78,7 @@ def _service(requests: Sequence[TracedRequest], artifact: str, subject: str, *, 
     columns = stage_columns(requests)
     found = _latency(requests, columns, subject, origin) if dated else _undated_latency(requests, subject, origin)
     readings = [*found.readings, *_bound(requests, subject, origin), *_shares(requests, columns, subject, origin)]
+    readings.extend(_stores(requests, subject, origin))
     readings.extend(_tail(requests, columns, subject, origin))
     distributions = (*found.distributions, *value_distributions(requests, columns, subject, origin))
     return Evidence(
@@ -126,6 +138,16 @@ def _shares(
         whole = math.fsum(request.span.seconds for request in divided)
         times = {name: math.fsum(values) for name, values in columns.items() if name != NO_STAGE}
         yield from stages(subject, origin, whole, times)
+
+
+def _stores(requests: Sequence[TracedRequest], subject: str, origin: Origin) -> Iterator[Reading]:
+    """The time in databases and caches, of the requests that ask any."""
+    times = [seconds for one in requests if (seconds := store_seconds(one.span)) > 0]
+    if len(times) >= _FEWEST_STORES and (whole := math.fsum(request.span.seconds for request in requests)) > 0:
+        within = math.fsum(times)
+        note = f"calls of data stores in {len(times)} of {len(requests)} requests"
+        yield Reading(STORE_TIME, subject, within / len(times), origin, note=note)
+        yield Reading(STORE_SHARE, subject, min(1.0, within / whole), origin, note=note)
 
 
 def _tail(

@@ -30,7 +30,8 @@ class LoggedChange:
 
 # A line without any of these has no change. On bytes, like FACT_HINTS.
 MARKER_HINTS = re.compile(
-    rb"Started server process|Booting worker|tarting (?:vLLM|gunicorn|to load model)|successfully loaded '"
+    rb"Started server process|Booting worker|tarting (?:vLLM|gunicorn|production|to load model)"
+    rb"|uccessfully loaded (?:'|servable)"
     rb"|oad(?:ed|ing) model|(?i:model[ _]version|deploy(?:ed|ing)\b|roll(?:ed|ing) out)"
     rb"|(?i:config\w* (?:file )?(?:\S{1,99} )?(?:re)?(?:loaded|changed))"
     rb"|reloading config|signal process started"
@@ -38,12 +39,22 @@ MARKER_HINTS = re.compile(
 _NAME, _VERSION = r"[\w./-]{1,150}", r"[\w.-]{1,60}"
 _BECAME = r"(?: (?:is now|changed to|set to|switched to|updated to))? ?[:=]? ?"
 _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
-    ("change.process_start", "", re.compile(r"Started server process|Booting worker|Starting gunicorn|Starting vLLM")),
+    (
+        "change.process_start",
+        "",
+        re.compile(r"Started server process|Booting worker|Starting (?:gunicorn|vLLM|production \w{4} BentoServer)"),
+    ),
     # Triton: successfully loaded 'densenet_onnx' version 2
     (
         "change.model",
         "model",
         re.compile(rf"successfully loaded '(?P<what>[^']{{1,100}})'(?: version (?P<to>{_VERSION}))?"),
+    ),
+    # TensorFlow Serving: Successfully loaded servable version {name: ranker version: 31}
+    (
+        "change.model",
+        "model",
+        re.compile(rf"Successfully loaded servable version \{{name: (?P<what>{_NAME}) version: (?P<to>\d{{1,18}})\}}"),
     ),
     # vLLM: Starting to load model meta-llama/Llama-3-8B...
     ("change.model", "model", re.compile(rf"Starting to load model (?P<what>{_NAME}?)\.{{0,3}}(?:\s|$)")),
