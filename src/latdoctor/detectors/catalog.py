@@ -33,6 +33,8 @@ from latdoctor.detectors.periodicity import DERIVED as PULSES
 from latdoctor.detectors.pipeline_steps import DERIVED as STEPS
 from latdoctor.detectors.pipeline_steps import SOURCES as STEP_SOURCES
 from latdoctor.detectors.quantiles import MEAN, QUANTILES
+from latdoctor.detectors.queue_bound import DERIVED as BOUNDS
+from latdoctor.detectors.queue_bound import LIMIT as QUEUE_LIMIT
 from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
 from latdoctor.detectors.running_ceiling import DERIVED as CEILINGS
 from latdoctor.detectors.running_ceiling import RUNNING
@@ -143,6 +145,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "version_means": _versions,
     "past_levels": _past_levels,
     "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),
+    "queue_bounds": _when(QUEUE, QUEUE_LIMIT, gives=BOUNDS),
     "standstill": _standstill,
     "first_requests": _when(REQUESTS, STARTED, gives=FIRSTS),
     "latency_modes": _when(REQUESTS, gives=PEAKS),

@@ -62,7 +62,7 @@ from latdoctor.sanitize import clean
 PATTERN = ".pattern"  # suffix of the artifact with the user's pattern
 _MINE = "the pattern of --log-pattern"
 _PURE = 0.9  # share of the tried lines above which a log is a pure access log
-_TELLING = re.compile(rb"NVRM|(?i:cuda)|Traceback|Started server process|Booting worker")
+_TELLING = re.compile(rb"NVRM|(?i:cuda)|Traceback|Started server process|Booting worker|BentoServer")
 _LATENCY = tuple(signal for signal in SIGNALS if signal.startswith("latency"))
 _RATES = ("arrival.rate", "completion.rate", "error.rate", "cancel.rate")
 _ERRORS = ("error.ratio", "error.rate", "completion.rate")
