@@ -1,8 +1,9 @@
 """How the requests in flight are spread over replicas: what each holds against the others.
 
 Replicas are the engines of one server (subjects `replica/…`, or those that a label such as `engine` or `dp_rank` keeps
-apart), or the same model on several servers' pages. Engines that log no arrivals still show what they hold. Where no
-sibling reports a queue, as on the page of a router, what each runs is compared; one that is down is no sibling.
+apart), the same model on several servers' pages, or the servers at the addresses that a router's page names. Engines
+that log no arrivals still show what they hold. Where no sibling reports a queue, as on the page of a router, what each
+runs is compared; one that is down is no sibling.
 """
 
 from __future__ import annotations
@@ -28,8 +29,9 @@ def held_requests(evidence: Evidence) -> Evidence:
     queues = latest_values(evidence, QUEUE)
     groups: dict[str, list[str]] = {}
     down = {subject for subject, up in latest_values(evidence, UP).items() if up < 1}
+    routed = _routed(evidence)
     for subject in running.keys() - down:
-        groups.setdefault(_service(subject), []).append(subject)
+        groups.setdefault(routed.get(subject) or _service(subject), []).append(subject)
     found: list[Reading] = []
     for service, members in groups.items():
         queueing = [subject for subject in members if subject in queues]
@@ -37,6 +39,15 @@ def held_requests(evidence: Evidence) -> Evidence:
         for subject in compared if service else ():
             found += _of_one(running[subject][0], subject, compared, running, queues)
     return Evidence(readings=tuple(found))
+
+
+def _routed(evidence: Evidence) -> dict[str, str]:
+    """The subject of a server with a page of its own → the router's page that names its address."""
+    found = {}
+    for reading in evidence.readings_by_signal.get(UP, ()):
+        address, _, router = reading.subject.removeprefix(f"{_REPLICA}/").partition("@")
+        found[f"server/{address.partition('://')[2] or address}"] = f"routed@{router}"
+    return found
 
 
 def _service(subject: str) -> str:
