@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
@@ -26,6 +26,10 @@ RANDOM = "random"  # kind of what no rule knows
 CREDENTIAL = "credential"
 # The rules of gitleaks; and what they leave out: addresses that are secrets as a whole, and shorter forms.
 _FILES = ("gitleaks.json", "more_rules.json")
+_END = "(?:[^0-9A-Za-z]|$)"  # of most rules
+_ENOUGH = 12  # characters of a run that are looked for before a rule is tried
+_RUN = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+_CLASS = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]")
 _WINDOW = 160  # bytes in which a rule's keyword stands
 _LONGEST = 4096  # bytes of one credential
 _TOKEN = rb"[0-9A-Za-z_+/=~-]"
@@ -54,14 +58,6 @@ class Rule:
     least: float = 0.0
     group: int = 1
 
-    def needle(self) -> str:
-        """What the one search for all looks for: of a rule that goes by a name, name and separator are enough."""
-        head, separated, rest = self.regex.partition(_SEPARATED)
-        if not separated or r"|\b(" in rest:
-            return f"(?:{self.regex})"
-        opened = head.count("(") - head.count(")")
-        return rf"""{head}{_SEPARATED}(?:=|>|:{{1,3}}=|\|\||:|=>|\?=|,)[\x60'"\s=]{{0,5}}[\w=.~-]{{8}}{")" * opened}"""
-
 
 class Detectors:
     """All rules. `redact` finds and replaces; it never raises."""
@@ -77,7 +73,7 @@ class Detectors:
 
     @cached_property
     def _any_rule(self) -> Prefilter:
-        return Prefilter(_bounded(rule.needle()).encode() for rule in self.rules)
+        return Prefilter(_needles(rule.regex for rule in self.rules))
 
     @cached_property
     def search(self) -> Prefilter:
@@ -200,9 +196,33 @@ def is_random(token: bytes) -> bool:
     return entropy(text.decode("latin1")) >= 0.85 * math.log2(min(total, 40))
 
 
-def _bounded(regex: str) -> str:
-    """For a search alone: where a repetition ends later than so, it need not end. Many counters are slow to build."""
-    return re.sub(r"\{(\d+),(\d+)\}", lambda found: f"{{{found[1]},}}" if int(found[2]) > 60 else found[0], regex)
+def _needles(rules: Iterable[str]) -> Iterator[bytes]:
+    """What the one search for all looks for: where a rule may begin. It is built at each start, so it is kept small.
+
+    Of the rules that go by a name, all names before one separator are enough; of the others what precedes a long run.
+    """
+    names = []
+    for regex in rules:
+        name, separated, rest = regex.partition(_SEPARATED)
+        if separated:
+            names.append(name.removeprefix("(?i:").removeprefix("(?i:"))
+        if not separated or r"|\b(" in rest:
+            yield _shortened(regex).encode()
+    after = r"""(?:=|>|:{1,3}=|\|\||:|=>|\?=|,)[\x60'"\s=]{0,5}[\w=.~-]{8}"""
+    yield f"(?i:(?:{'|'.join(names)}){_SEPARATED}{after})".encode()
+
+
+def _shortened(regex: str) -> str:
+    """Without what follows a run of characters, where no alternative does: many counters are slow to build."""
+    for run in _RUN.finditer(regex):
+        if int(run[1]) < _ENOUGH or "|" in _CLASS.sub("", regex[run.end() :].removesuffix(_END)):
+            continue
+        kept = regex[: run.start()]
+        plain = _CLASS.sub("", kept)
+        if len(re.findall("[0-9A-Za-z]", plain.replace("?i:", ""))) < 3:
+            break  # what is left would begin in any word
+        return f"{kept}{{{_ENOUGH}}}{')' * (plain.count('(') - plain.count(')'))}"
+    return _RUN.sub(lambda run: f"{{{run[1]},}}" if run[2] and int(run[2]) > 60 else run[0], regex)
 
 
 DETECTORS = Detectors()

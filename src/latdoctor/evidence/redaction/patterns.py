@@ -193,23 +193,27 @@ NO_PERSON = re.compile(
 NO_NAME = re.compile(r".*(?:ing|ions?|ed|ments?|ness|ability|able|ly)", re.IGNORECASE)
 
 
-def _needles() -> tuple[bytes, ...]:
+def _needles(*, shown: bool) -> tuple[bytes, ...]:
     """Of which every line with something to redact contains at least one, on bytes, in the syntax of `re` and RE2.
 
     They find more lines than the patterns above, never fewer: what must stand before or behind is left out, and what
-    `\\s` finds outside of ASCII is any such byte.
+    `\\s` finds outside of ASCII is any such byte. With `shown`, those of credentials and prompts alone.
     """
     space = r"[\s\x80-\xff]"
-    names = rf"(?:{_USER_NAMES}|{_PROMPT_NAMES.replace(_AFTER_QUOTE, '')}|user input|input text)"
+    prompts = rf"{_PROMPT_NAMES.replace(_AFTER_QUOTE, '')}|user input|input text"
+    names = rf"(?:{prompts})" if shown else rf"(?:{_USER_NAMES}|{prompts})"
     value = rf"{space}*[\[\\\"'bru]*(?:[^\s\d\\\"']|\d+[a-zA-Z_~+/=-]|\d{{6}})"  # numbers are no credentials as a rule
     fields = (
         rf"{names}(?:\\?[\"'])?{space}{{0,9}}[:=]",
-        rf"{_CORES}[\w.\x80-\xff-]*(?:\\?[\"']\]?)?{space}*(?:[:=>,]|is{space}){value}",
+        rf"{_CORES}[\w.\x80-\xff-]*(?:(?:\\?[\"']\]?)?{space}*(?:[:=>]|is{space}){value}|\\?[\"'],{space}*b?[\"'])",
         rf"--[\w.-]*{_CORES}[\w.-]*[ \t]|{_CORES}[\w.-]*\\?[\"'],{space}?\\?[\"']?value",
         rf"[\"'](?:{_DOUBTFUL_NAMES})\\?[\"']{space}{{0,9}}[:=]{space}{{0,9}}\\?[\"'\[]|(?:texts?|inputs?|messages|instructions?|system)=[\"'\[]",
-        rf"bearer{space}|user{space}|(?:password|publickey|/pam){space}{{1,9}}for{space}|{space}(?:-u|--user)[ =]",
+        rf"bearer{space}|{space}(?:-u|--user)[ =]",
         r"\xe2\x84\xaa|\xc5\xbf|\xc4[\xb0\xb1]",  # letters of other scripts that are k, s and i where case is ignored
     )
+    people = rf"user{space}|(?:password|publickey|/pam){space}{{1,9}}for{space}"
+    if shown:
+        return (*(f"(?i:{one})".encode() for one in fields), PEM[0].encode(), rb"://[^/?#\s]{1,400}@")
     forms = (
         r"@",
         r"https?://",
@@ -221,7 +225,8 @@ def _needles() -> tuple[bytes, ...]:
         r"\d\.\d{1,3}\.\d{1,3}\.\d",
         r"(?::[0-9a-fA-F]{1,4}){7}|::[0-9a-fA-F]",
     )
-    return (*(f"(?i:{one})".encode() for one in fields), *(one.encode() for one in forms))
+    return (*(f"(?i:{one})".encode() for one in (*fields, people)), *(one.encode() for one in forms))
 
 
-NEEDLES = _needles()
+NEEDLES = _needles(shown=False)
+SHOWN_NEEDLES = _needles(shown=True)

@@ -21,7 +21,17 @@ from latdoctor.evidence.prefilter import Prefilter
 from latdoctor.evidence.redaction.blocks import OPENERS, Blocks
 from latdoctor.evidence.redaction.detectors import DETECTORS
 from latdoctor.evidence.redaction.makers import HIDDEN, Makers
-from latdoctor.evidence.redaction.patterns import FIELD_WORDS, FORMS, LOGIN, NEEDLES, PEM, SHOWN, fields, lowered
+from latdoctor.evidence.redaction.patterns import (
+    FIELD_WORDS,
+    FORMS,
+    LOGIN,
+    NEEDLES,
+    PEM,
+    SHOWN,
+    SHOWN_NEEDLES,
+    fields,
+    lowered,
+)
 
 __all__ = ["HIDDEN", "Redactor", "pieces", "without_secrets"]
 _SHORT = 2000  # characters
@@ -44,6 +54,8 @@ class Redactor(Makers):
 
     def text(self, text: str) -> str:
         """`text` redacted; redacting it again changes nothing."""
+        if self._shown and not _may_be_private(text):
+            return text
         return self.rest(self._found(text))
 
     def content(self, raw: bytes) -> bytes:
@@ -127,6 +139,13 @@ def _contains(sign: re.Pattern[str], text: str) -> bool:
     return _SIGNS[sign].search(text.encode("utf-8", "surrogatepass"))
 
 
+def _may_be_private(text: str) -> bool:
+    """Whether it is worth a closer look: most texts that are shown are not."""
+    raw = text.encode("utf-8", "surrogatepass")
+    return _NAMED.search(raw) or DETECTORS.search.search(raw) or (b"\n" in raw and OPENERS.search(raw))
+
+
+_NAMED = Prefilter(SHOWN_NEEDLES)
 _SHOWN = Redactor(b"", shown=True)
 
 
