@@ -116,7 +116,7 @@ def test_any_bytes_are_redacted(raw: bytes) -> None:
 @pytest.mark.parametrize("text", PRIVATE)
 def test_what_is_private_is_found(text: str) -> None:
     found = Redactor(b"key")
-    if found.text(text) != text and "PRIVATE KEY" not in text:  # which content() looks for itself
+    if found.text(text) != text:
         assert Prefilter(NEEDLES).search(text.encode()) or any(DETECTORS.found(text.encode()))
 
 

@@ -38,7 +38,7 @@ PEM = ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----")
         (f"it works with password={CANARY}, not without", "it works with password=redacted, not without"),
         (f"pass\u200bword: {CANARY}", "password: redacted"),
         (f"key hf_{CANARY} is dead", "key redacted is dead"),
-        (f"{PEM[0]}\n{CANARY}\n{PEM[1]}", "redacted".join(PEM)),
+        (f"{PEM[0]}\n{CANARY}\n{PEM[1]}", " redacted ".join(PEM)),
         ("P99 2.4 s, SLO 500 ms: 12 tokens/s, pad_token=0", "P99 2.4 s, SLO 500 ms: 12 tokens/s, pad_token=0"),
     ],
 )

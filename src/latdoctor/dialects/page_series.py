@@ -21,6 +21,7 @@ from latdoctor.dialects.model import (
     Unusable,
 )
 from latdoctor.evidence.model import Labels, Subject
+from latdoctor.evidence.redaction.documents import field_without_secrets
 from latdoctor.gap_code import GapCode
 from latdoctor.sanitize import clean
 
@@ -144,7 +145,7 @@ class DialectView:
         return self._known[labels]
 
     def _named(self, labels: Labels) -> str | None:
-        values = {key: value for key, value in labels if value}
+        values = {key: field_without_secrets(key, value) for key, value in labels if value}
         for rule in self.dialect.subjects:
             if all(label in values for label in rule.labels):
                 base = _fill(rule.id, values)

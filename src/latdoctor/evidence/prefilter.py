@@ -36,9 +36,9 @@ class Prefilter:
         found = self._of_text.search(raw, start, len(raw) if stop is None else stop)
         return None if found is None else found.span()
 
-    def begins(self, raw: bytes, at: int) -> bool:
-        """Whether a needle begins at `at`."""
-        return self._of_text.match(raw, at) is not None
+    def begins(self, raw: bytes, at: int, length: int) -> bool:
+        """Whether a needle of at most `length` bytes begins at `at`."""
+        return self._of_text.match(raw, at, min(len(raw), at + length)) is not None
 
     def lines(self, block: bytes, start: int = 0) -> Iterator[tuple[int, int]]:
         """Where each line with a needle begins and ends, from `start` on, which is the beginning of a line."""

@@ -25,15 +25,20 @@ from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import Reason
 from latdoctor.sanitize import clean
 
+_LONGER = 4  # times what is kept of a text: what is cut off may tell what the rest is
+
 
 def without_credentials(text: str, limit: int) -> str:
     """`text`, an address for one, in at most `limit` characters: without logins, tokens, passwords and keys."""
-    return clean(without_secrets(clean(text, limit)), limit)
+    # Before it is cut and put on one line, and after: characters that are not seen may have been in between.
+    shown = without_secrets(text[: limit * _LONGER])
+    return clean(without_secrets(clean(shown, limit)), limit)
 
 
 def field_without_credentials(name: str, value: str, limit: int) -> str:
     """The `value` of a label or annotation; hidden if its `name` marks a credential or a prompt."""
-    return clean(field_without_secrets(name, clean(value, limit)), limit)
+    shown = field_without_secrets(name, value[: limit * _LONGER])
+    return clean(field_without_secrets(name, clean(shown, limit)), limit)
 
 
 LONGEST = 10_000  # characters of a remark

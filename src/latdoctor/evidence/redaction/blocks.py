@@ -29,6 +29,11 @@ _KEY_DATA = re.compile(
     r"[0-9A-Za-z+/]{16,}={0,2}|(?<=[\s\"])[0-9A-Za-z+/]{2,}={0,2}(?=(?:\\r)?(?:\\n)?\"|\s*$)"
     r"|^=?[0-9A-Za-z+/]+={0,2}$"
 )
+# Of a line with a date before it: a long run, or an end that is no word.
+_KEY_TAIL = re.compile(
+    r"[0-9A-Za-z+/]{16,}|[0-9A-Za-z+/]={1,2}\W{0,4}$|[\s\"](?=\S*[A-Z])(?=\S*[a-z])(?=\S*\d)[0-9A-Za-z+/]{2,}\W{0,4}$"
+    r"|-----BEGIN|(?:Proc-Type|DEK-Info|Comment|Private-MAC):|[\d\]:] *$"
+)
 _KEY_HEADER = re.compile(r"((?:DEK-Info|Comment|Private-MAC): ?)\S.*")
 _PUTTY = re.compile(r"Private-Lines: ?(\d{1,4})\s*$")
 _BARE = re.compile(
@@ -200,7 +205,7 @@ class Blocks:
             return _KEY_DATA.sub(self._data, line[: over.start()]) + line[over.start() :]
         if _KEY.search(line):
             return line
-        if block.left < _LONGEST - 4 and not _KEY_DATA.search(line) and _HIDDEN not in line and _has_head(line):
+        if _has_head(line) and not _KEY_TAIL.search(line) and _HIDDEN not in line:
             return None  # an end that was lost
         return _KEY_DATA.sub(self._data, _KEY_HEADER.sub(rf"\1{_HIDDEN}", line))
 

@@ -27,7 +27,7 @@ CREDENTIAL = "credential"
 # The rules of gitleaks; and what they leave out: addresses that are secrets as a whole, and shorter forms.
 _FILES = ("gitleaks.json", "more_rules.json")
 _END = "(?:[^0-9A-Za-z]|$)"  # of most rules
-_ENOUGH = 12  # characters of a run that are looked for before a rule is tried
+_LEAST_RUN, _ENOUGH = 8, 12  # characters of a run that are looked for before a rule is tried
 _RUN = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 _CLASS = re.compile(r"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]")
 _WINDOW = 160  # bytes in which a rule's keyword stands
@@ -37,9 +37,10 @@ _CHARS = bytes(code for code in range(128) if re.match(_TOKEN, bytes([code])))
 _HIDDEN = b"redacted"
 _SEPARATED = r"""(?:[ \t\w.-]{0,20})[\s'"]{0,3}"""  # of the rules that go by the name of a product before the secret
 _RANDOM = r"(?:[A-Z]{1,7}[0-9a-z]{1,10}){4}"
-_BEFORE_DIGEST = re.compile(
-    rb"(?i:sha-?\d{1,3}|md5|digest|fingerprint|etag|chatcmpl|cmpl|resp|msg|req|call|run|thread|batch|file|asst|trace|span)"
-    rb"[-_:=\"'/ ]{1,2}\Z"
+_BEFORE_DIGEST = re.compile(rb"(?i:sha-?\d{1,3}|md5|digest|fingerprint|etag)[-_:=\"'/ ]{1,2}\Z")
+# Of a request or a run: `chatcmpl-…` is what a log is searched for.
+_ID = re.compile(
+    rb"(?:chatcmpl|cmpl|resp|msg|req|request|call|run|thread|batch|file|asst|trace|span|conv)[-_](?=[0-9A-Za-z]{12})"
 )
 _MIXED = re.compile(_RANDOM.encode())
 _KINDS = re.compile(rb"[A-Z]+|[a-z]+|[0-9]+")
@@ -103,8 +104,12 @@ class Detectors:
 
     def _between(self, raw: bytes, taken: int, at: int, end: int) -> Iterator[tuple[int, int, str]]:
         """What begins from `at` on and ends before `end`; what precedes `taken` belongs to another."""
+        judged = at  # up to where it is known that nothing is random
         while (hit := self.search.first(raw, at, end)) is not None:
-            span = self._by_rule(raw, hit[0], taken) or _random_at(raw, hit[0], taken, end)
+            span = self._by_rule(raw, hit[0], taken)
+            if span is None and hit[0] >= judged:
+                span = _random_at(raw, hit[0], taken, end)
+                judged = judged if span else min(end, _to_the_end(raw, hit[0]))
             if span is None or span[1] > end:
                 at = hit[0] + 1
                 continue
@@ -114,13 +119,13 @@ class Detectors:
             at = taken = span[1]
 
     def _by_rule(self, raw: bytes, at: int, taken: int) -> tuple[int, int, str] | None:
-        if not self._any_rule.begins(raw, at):
+        if not self._any_rule.begins(raw, at, _LONGEST):
             return None
         window = raw[at : at + _WINDOW].lower()
         for place, rule in enumerate(self.rules):
             if not any(word in window for word in rule.keywords):
                 continue
-            found = self._compiled(place).match(raw, at)
+            found = self._compiled(place).match(raw, at, at + _LONGEST)
             if found is None:
                 continue
             start, end = _span(found, rule.group)
@@ -171,6 +176,8 @@ def _random_at(raw: bytes, at: int, taken: int, stop: int) -> tuple[int, int, st
     if _BEFORE_DIGEST.search(raw[max(0, start - 24) : start]):
         return None
     whole = raw[start:end]
+    if _ID.match(whole):
+        return None
     key, equals, _ = whole.partition(b"=")
     if equals and len(whole) - len(key) > _LEAST:  # name=value
         start, whole = start + len(key) + 1, whole[len(key) + 1 :]
@@ -215,13 +222,13 @@ def _needles(rules: Iterable[str]) -> Iterator[bytes]:
 def _shortened(regex: str) -> str:
     """Without what follows a run of characters, where no alternative does: many counters are slow to build."""
     for run in _RUN.finditer(regex):
-        if int(run[1]) < _ENOUGH or "|" in _CLASS.sub("", regex[run.end() :].removesuffix(_END)):
+        if int(run[1]) < _LEAST_RUN or "|" in _CLASS.sub("", regex[run.end() :].removesuffix(_END)):
             continue
         kept = regex[: run.start()]
         plain = _CLASS.sub("", kept)
         if len(re.findall("[0-9A-Za-z]", plain.replace("?i:", ""))) < 3:
             break  # what is left would begin in any word
-        return f"{kept}{{{_ENOUGH}}}{')' * (plain.count('(') - plain.count(')'))}"
+        return f"{kept}{{{min(int(run[1]), _ENOUGH)}}}{')' * (plain.count('(') - plain.count(')'))}"
     return _RUN.sub(lambda run: f"{{{run[1]},}}" if run[2] and int(run[2]) > 60 else run[0], regex)
 
 

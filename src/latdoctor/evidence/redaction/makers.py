@@ -45,6 +45,7 @@ _OF_A_CHAT_ALONE = re.compile(
     r"message|system|suffix|arguments|documents?|passages?|reasoning|thinking|refusal|data|outputs?|parts|queries"
     r"|sentences|title|tools"
 )
+_KEY_DATA = re.compile(r"(?!redacted)[0-9A-Za-z+/]{12,}={0,2}")
 _LETTER = re.compile(r"[^\W\d_]")
 _PASSWORD = re.compile(r"(?i)pass(?:word|wd|phrase|code)s?$|pwd$|otp$|secret$")
 
@@ -119,8 +120,11 @@ class Makers:
     def _count(self, kind: str) -> None:
         self.counts[kind] += 1
 
-    def _credential(self, found: re.Match[str]) -> str:
+    def _credential(self, found: re.Match[str]) -> str | None:
         value = found[found.lastgroup or 0]
+        spoken = found.lastgroup == "auth_value" and found["auth"].lower().startswith("bearer")
+        if spoken and len(value) < 20 and not any(one.isdigit() for one in value):
+            return None  # `bearer authentication failed`
         if value.strip() in ("", HIDDEN) or (found.lastgroup == "login_flag_value" and value.isdigit()):
             return found[0]
         self._count("secrets")
@@ -158,8 +162,13 @@ class Makers:
         return put(HIDDEN)
 
     def _pem(self, found: re.Match[str]) -> str:
-        if found["pem_value"].strip() in ("", HIDDEN):
+        value = found["pem_value"]
+        if value.strip() in ("", HIDDEN):
             return found[0]
+        if '"' in value:  # lines of JSON around each of the key, put on one
+            made = _KEY_DATA.sub(HIDDEN, value)
+            self.counts.update({"secrets": 1} if made != value else {})
+            return found["pem"] + made
         self._count("secrets")
         return found["pem"] + HIDDEN
 

@@ -32,7 +32,7 @@ _DOUBTFUL_NAMES = (
     r"(?:texts?|inputs?|messages?|instructions?|system|documents?|passages?|suffix|arguments|reasoning|thinking|refusal|data"
     r"|outputs?|parts|queries|sentences|title|tools)"
 )
-_QUOTED = r"(?:\"(?:[^\"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?|\\\"(?:[^\"\\]|\\[^\"])*+(?:\\\")?)"
+_QUOTED = r"(?:\"(?:[^\"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?|\\\"(?:[^\"\\]|\\\\\\\"|\\[^\"])*+(?:\\\")?)"
 _BETWEEN = r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}"
 # Also `name => value`, `('name', b'value')`, `--name value`, `<name>value`, and the columns of `kubectl describe`.
 _TO = (
@@ -73,7 +73,8 @@ _SECRET_FIELDS = (
     (
         CORES,
         rf"(?P<flag>--{_NAMED}(?:=|[ \t]{{1,3}}|[\"'],\s?(?=[\"'])))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
-        rf"|\\?[\"']?name\\?[\"']?:\s?\\?[\"'](?P<named>{_NAMED})\\?[\"'],\s?\\?[\"']?value\\?[\"']?:\s?(?P<named_value>{_QUOTED})"
+        rf"|\\?[\"']?name\\?[\"']?:\s?\\?[\"']?(?P<named>{_NAMED})\\?[\"']?(?:,\s?|(?:\s|\\{{1,2}}n)\s{{0,40}})"
+        rf"\\?[\"']?value\\?[\"']?:\s?(?P<named_value>{_QUOTED}|[^\s,;&\"'}}\])<\\]{{1,400}})"
         rf"|(?P<secret>{_NAMED}{_TO})(?P<secret_value>{_QUOTED}|{_WORD})",
     ),
 )
@@ -141,7 +142,7 @@ SHOWN = sum(1 << place for place, (words, _) in enumerate(_FIELDS) if not {"user
 PEM = (
     r"PRIVATE KEY",
     r"(?P<pem>-----BEGIN[ A-Z0-9_-]{0,100}PRIVATE KEY(?: BLOCK)?-----)"
-    r"(?P<pem_value>[^\n\"']{1,20000}?)(?=-----END|[\"']|\n|$)",
+    r"(?P<pem_value>(?:(?!-----END)[^\n]){1,4000}+(?=-----END)|(?:(?!-----END)[^\n\"'])++)",
 )
 # What is known by its form, behind a sign that is quickly looked for. What must not stand before it is looked at last.
 FORMS = tuple(
@@ -172,7 +173,7 @@ QUERY = re.compile(r"([?&;])([^=&;#\s]{1,200})=([^&;#\s]*)")
 IDENTIFIER = re.compile(
     r"\d{3,}|[0-9a-f]{12,}|[0-9a-f]{8}-[0-9a-f-]{27}|[^/@]{1,64}(?:@|%40)[^/@]{1,200}", re.IGNORECASE
 )
-LOGIN = re.compile(r"\b([a-z][a-z0-9+.-]{1,20}://)[^/?#\s\"']{1,400}@", re.IGNORECASE)
+LOGIN = re.compile(r"\b([a-z][a-z0-9+.-]{1,20}://)[^/?#\s\"'…]{1,400}@", re.IGNORECASE)
 NUMBER = re.compile(r"\d{1,7}(?:\.\d{1,9})?[a-z/%]{0,4}")
 NOTHING = ("null", "None", "true", "false", "{", "[", "-")
 # What follows "user" where no person is named: `user time`, `user agent`, `user space`, `user requests`.
@@ -206,7 +207,7 @@ def _needles(*, shown: bool) -> tuple[bytes, ...]:
     fields = (
         rf"{names}(?:\\?[\"'])?{space}{{0,9}}[:=]",
         rf"{_CORES}[\w.\x80-\xff-]*(?:(?:\\?[\"']\]?)?{space}*(?:[:=>]|is{space}){value}|\\?[\"'],{space}*b?[\"'])",
-        rf"--[\w.-]*{_CORES}[\w.-]*[ \t]|{_CORES}[\w.-]*\\?[\"'],{space}?\\?[\"']?value",
+        rf"--[\w.-]*{_CORES}[\w.-]*[ \t]|{_CORES}[\w.-]*\\?[\"']?(?:,|\\+n|{space}){space}*\\?[\"']?value",
         rf"[\"'](?:{_DOUBTFUL_NAMES})\\?[\"']{space}{{0,9}}[:=]{space}{{0,9}}\\?[\"'\[]|(?:texts?|inputs?|messages|instructions?|system)=[\"'\[]",
         rf"bearer{space}|{space}(?:-u|--user)[ =]",
         r"\xe2\x84\xaa|\xc5\xbf|\xc4[\xb0\xb1]",  # letters of other scripts that are k, s and i where case is ignored
@@ -215,6 +216,7 @@ def _needles(*, shown: bool) -> tuple[bytes, ...]:
     if shown:
         return (*(f"(?i:{one})".encode() for one in fields), PEM[0].encode(), rb"://[^/?#\s]{1,400}@")
     forms = (
+        PEM[0],
         r"@",
         r"https?://",
         r" HTTP/",
