@@ -121,7 +121,7 @@ def test_an_alert_and_a_note_in_the_journal_and_in_notifications(tmp_path: Path)
 
 
 def _leaking(number: int, sample: Sample) -> dict[str, object]:
-    told = alert(number + 1)
-    told["labels"] |= {"thing": sample.text}
-    told["annotations"] |= {"summary": sample.text}
-    return told
+    given = alert(number + 1)
+    given["labels"] |= {"thing": sample.text}
+    given["annotations"] |= {"summary": sample.text}
+    return given
