@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from latdoctor.evidence.redaction.documents import field_without_secrets, without_secrets_in
@@ -52,6 +52,7 @@ def test_it_does_not_matter_where_a_block_of_a_file_ends(text: str, size: int) -
 
 
 @settings(deadline=None, max_examples=200)
+@example(b"Prompt:\x1f\x00\x0b\x00")
 @given(st.binary(max_size=400) | st.lists(st.binary(max_size=20) | PARTS.map(str.encode), max_size=4).map(b" ".join))
 def test_any_bytes_are_redacted(raw: bytes) -> None:
     once = Redactor(b"key").content(raw)

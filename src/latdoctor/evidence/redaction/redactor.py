@@ -100,7 +100,9 @@ class Redactor(Makers):
         chosen = sum(bit for bit, words in groups if any(word in low for word in words))
         if not chosen:
             return line
-        return "".join(self.sub(fields(chosen), part) for part in line.splitlines(keepends=True))
+        bodies, whole = line.splitlines(), line.splitlines(keepends=True)
+        ends = [part[len(body) :] for body, part in zip(bodies, whole, strict=True)]  # a value ends before them
+        return "".join([self.sub(fields(chosen), body) + end for body, end in zip(bodies, ends, strict=True)])
 
 
 class Stream:
