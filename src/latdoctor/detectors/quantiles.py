@@ -128,7 +128,16 @@ def quantile(distribution: Distribution, share: float) -> QuantileEstimate:
 
 def least(distribution: Distribution, share: float) -> float:
     """The lower end of the bucket in which the quantile is; the same conditions apply."""
-    return _bucket_of(distribution, share)[0].low
+    return _above(_bucket_of(distribution, share)[0])
+
+
+def _above(bucket: Bucket) -> float:
+    """The least that an observation of `bucket` may be: more than its lower bound, which the bucket below includes.
+
+    SLOs are often bounds of buckets, and what is over such a bound is over the SLO.
+    """
+    exact = bucket.low == bucket.high or math.isinf(bucket.low)
+    return bucket.low if exact else math.nextafter(bucket.low, math.inf)
 
 
 def _bucket_of(distribution: Distribution, share: float) -> tuple[Bucket, float]:
@@ -149,7 +158,7 @@ def _inside(distribution: Distribution, bucket: Bucket, part: float) -> Quantile
     if bucket.low == bucket.high:
         return QuantileEstimate(bucket.low, count_text)
     if bucket.high == math.inf:
-        return QuantileEstimate(bucket.low, f"above the highest bound {low}, {count_text}", AT_LEAST)
+        return QuantileEstimate(_above(bucket), f"above the highest bound {low}, {count_text}", AT_LEAST)
     if bucket.low == -math.inf or (bucket.low == 0 and bucket.count >= COARSE * distribution.count):
         return QuantileEstimate(bucket.high, f"below the lowest bound {high}, {count_text}", AT_MOST)
     value = min(bucket.high, bucket.low + (bucket.high - bucket.low) * part)  # rounding must not leave the bucket
