@@ -25,10 +25,12 @@ from latdoctor.detectors.derived_readings import (
 )
 from latdoctor.detectors.engine_comparison import compare_engines
 from latdoctor.detectors.first_requests import first_requests
+from latdoctor.detectors.frontend_join import join_frontends
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.held_requests import held_requests
 from latdoctor.detectors.latency_modes import latency_modes
 from latdoctor.detectors.level_onset import level_onsets
+from latdoctor.detectors.limit_change import limit_changes
 from latdoctor.detectors.littles_law import drop_inconsistent_queues
 from latdoctor.detectors.model_configuration import model_configurations
 from latdoctor.detectors.noisy_neighbor import neighbour_cpu
@@ -59,6 +61,7 @@ DETECTORS: tuple[Detector, ...] = (
     neighbour_cpu,
     client_excess_latency,
     arrival_changes,
+    join_frontends,
     running_ceilings,
     held_requests,
     version_means,
@@ -76,6 +79,7 @@ DETECTORS: tuple[Detector, ...] = (
     process_starts,
     change_effects,
     changes_by_counters,
+    limit_changes,
     compare_engines,
 )
 
