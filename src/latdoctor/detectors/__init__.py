@@ -28,6 +28,7 @@ from latdoctor.detectors.first_requests import first_requests
 from latdoctor.detectors.frontend_join import join_frontends
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.held_requests import held_requests
+from latdoctor.detectors.latency_estimate import latency_estimates
 from latdoctor.detectors.latency_modes import latency_modes
 from latdoctor.detectors.level_onset import level_onsets
 from latdoctor.detectors.limit_change import limit_changes
@@ -54,6 +55,7 @@ DETECTORS: tuple[Detector, ...] = (
     quantiles,
     tail_bounds,
     quotients,
+    latency_estimates,
     model_configurations,
     derived_remainders,
     batch_bimodality,

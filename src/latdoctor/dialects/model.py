@@ -228,6 +228,7 @@ PAST: Mapping[str, str] = {
     "input.rows.mean": "input.rows.before",
     OUTPUT_LENGTH: "output.length.before",
     "output.cut_share": "output.cut_before",
+    "output.per_input": "output.per_input_before",
     "input.length.mean": "input.length.before",
     "prefix_cache.hit_ratio": "prefix_cache.hit_before",
 }

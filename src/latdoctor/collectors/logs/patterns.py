@@ -78,7 +78,13 @@ _FORMS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
             re.I,
         ),
     ),
-    ("change.deployment", "", re.compile(r"\b(?:deploy(?:ed|ing)|roll(?:ed|ing) out)\s+(?P<what>\S.{0,120})", re.I)),
+    (
+        "change.deployment",
+        "",
+        re.compile(
+            r"(?<!when )(?<!before )(?<!if )\b(?:deploy(?:ed|ing)|roll(?:ed|ing) out)\s+(?P<what>\S.{0,120})", re.I
+        ),
+    ),
 )
 
 
