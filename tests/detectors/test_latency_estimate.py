@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from latdoctor.detectors.latency_estimate import latency_estimates
-from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.evidence.model import Evidence, Origin, Reading, Series, Window
 
 WINDOW = Window(100.0, 110.0)
 PAGE = {"requests.running": 4.0, "queue.depth": 4.0, "input.token_rate": 400.0}
@@ -18,7 +18,19 @@ def estimated(page: dict[str, float], logs: tuple[float, ...] = (200.0,)) -> flo
         for n, tokens in enumerate(logs)
     ]
     found = latency_estimates(Evidence(readings=tuple(readings))).readings
-    return next((float(one.value) for one in found), None)
+    return next((float(one.value) for one in found if one.signal == "latency.mean"), None)
+
+
+def test_what_arrives_is_what_begins_and_what_the_queue_grows_by() -> None:
+    readings = [Reading(name, "server/h:1", value, Origin("page"), WINDOW) for name, value in PAGE.items()]
+    readings.append(Reading("input.length.mean", "server/0.log", 200.0, Origin("log"), Window()))
+    queue = Series("queue.depth", "server/h:1", (100.0, 110.0), (2.0, 62.0), Origin("page"))
+    found = latency_estimates(Evidence(readings=tuple(readings), series=(queue,))).readings
+    assert {one.signal: one.value for one in found} == {
+        "latency.mean": 4.0,
+        "arrival.rate": 8.0,
+        "completion.rate": 2.0,
+    }
 
 
 @pytest.mark.parametrize(

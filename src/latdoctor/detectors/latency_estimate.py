@@ -1,8 +1,9 @@
-"""How long requests take at a server that reports no latency: `latency.mean` by Little's law, where requests queue.
+"""How long requests take at a server that counts none: `latency.mean` by Little's law, where requests queue.
 
 llama.cpp's server counts tokens and shows how many requests run and wait, but no request and no time of one. Its
 prompts say how many requests are taken up: prompt tokens per second over the tokens of a prompt, which its log has.
-What is in the server over that is the mean time in it. Only where some wait at all times: there the limit, and not the
+What is in the server over that is the mean time in it, and what begins and the growth of the queue together is what
+arrives. Only where some wait at all times: there the limit, and not the
 clients, sets the pace, and an error of a few in the number of requests changes little.
 """
 
@@ -15,14 +16,15 @@ from latdoctor.evidence.model import Evidence, Origin, Reading
 from latdoctor.units import format_value
 
 RUNNING, QUEUE, INPUT, LENGTH = "requests.running", "queue.depth", "input.token_rate", "input.length.mean"
-MEAN, MEASURED = "latency.mean", ("latency.mean", "latency.p50", "latency.p95", "latency.p99", "ttft.mean")
-DERIVED = (MEAN,)
+MEAN, ARRIVALS, ANSWERS = "latency.mean", "arrival.rate", "completion.rate"
+MEASURED = (MEAN, ARRIVALS, ANSWERS, "latency.p50", "latency.p95", "latency.p99", "ttft.mean")
+DERIVED = (MEAN, ARRIVALS, ANSWERS)
 _WAITING = 1.0  # requests, on average
 _TAKEN_UP = 5.0  # requests within the window
 
 
 def latency_estimates(evidence: Evidence) -> Evidence:
-    """Derive `latency.mean` of servers that have a queue and no latency of their own."""
+    """Derive the mean latency and the rates of arrivals and answers of servers that have a queue and count no request."""
     measured = {one.subject for name in MEASURED for one in evidence.readings_by_signal.get(name, ())}
     lengths, queues = latest_values(evidence, LENGTH), latest_values(evidence, QUEUE)
     taken_up = {one.subject: one for one, _ in latest_numbers(evidence, INPUT)}
@@ -31,7 +33,8 @@ def latency_estimates(evidence: Evidence) -> Evidence:
     for running in pages:
         length = _length(running.subject, lengths, alone=len(pages) == 1)
         if running.subject not in measured and length > 0:
-            found += _of_one(running, queues[running.subject], taken_up[running.subject], length)
+            growth = _growth(evidence, running.subject)
+            found += _of_one(running, queues[running.subject], growth, taken_up[running.subject], length)
     return Evidence(readings=tuple(found))
 
 
@@ -42,7 +45,13 @@ def _length(subject: str, lengths: Mapping[str, float], *, alone: bool) -> float
     return next(iter(lengths.values())) if alone and len(lengths) == 1 else 0.0
 
 
-def _of_one(running: Reading, queue: float, tokens: Reading, length: float) -> Iterator[Reading]:
+def _growth(evidence: Evidence, subject: str) -> float:
+    """Requests by which the queue grew over its series; 0 where there is none."""
+    found = [one for one in evidence.series if one.signal == QUEUE and one.subject == subject and not one.labels]
+    return found[0].values[-1] - found[0].values[0] if found and found[0].values else 0.0
+
+
+def _of_one(running: Reading, queue: float, growth: float, tokens: Reading, length: float) -> Iterator[Reading]:
     start, end = tokens.window.start, tokens.window.end
     if isinstance(running.value, str) or isinstance(tokens.value, str) or start is None or end is None:
         return
@@ -52,4 +61,6 @@ def _of_one(running: Reading, queue: float, tokens: Reading, length: float) -> I
             f"estimated: {inside:.3g} requests in the server, {format_value(rate, 'rate')} of {length:.3g} tokens begin"
         )
         origin = Origin(tokens.origin.artifact, "Little's law")
-        yield Reading(MEAN, running.subject, inside / rate, origin, tokens.window, (), note)
+        arriving = max(0.0, rate + growth / (end - start))
+        for signal, value in ((MEAN, inside / rate), (ARRIVALS, arriving), (ANSWERS, rate)):
+            yield Reading(signal, running.subject, value, origin, tokens.window, (), note)

@@ -226,6 +226,7 @@ PAST: Mapping[str, str] = {
     "ttft.mean": "ttft.before",
     "queue.time.mean": "queue.time.before",
     "input.rows.mean": "input.rows.before",
+    "itl.mean": "itl.before",
     OUTPUT_LENGTH: "output.length.before",
     "output.cut_share": "output.cut_before",
     "output.per_input": "output.per_input_before",
