@@ -119,3 +119,12 @@ def test_another_model_of_the_server_that_answers_is_no_standstill() -> None:
     )
     found = standstill(Evidence(readings=readings)).readings
     assert not any(one.value for one in found if one.signal == "stall.requests")
+
+
+@pytest.mark.parametrize(("answering", "hidden"), [(0.0, {"server/b"}), (1.0, set())])
+def test_of_a_server_that_does_not_answer_nothing_is_known(answering: float, hidden: set[str]) -> None:
+    readings = (
+        Reading("completion.count", "server/a", 23.0, Origin("page"), WINDOW),
+        Reading("server.answering", "server/b", answering, Origin("page"), WINDOW),
+    )
+    assert {gap.subject for gap in standstill(Evidence(readings=readings)).gaps} == hidden

@@ -24,7 +24,7 @@ _TAKEN_UP = 5.0  # requests within the window
 
 
 def latency_estimates(evidence: Evidence) -> Evidence:
-    """Derive the mean latency and the rates of arrivals and answers of servers that have a queue and count no request."""
+    """Derive mean latency, arrivals and answers of the servers that have a queue and count no request."""
     measured = {one.subject for name in MEASURED for one in evidence.readings_by_signal.get(name, ())}
     lengths, queues = latest_values(evidence, LENGTH), latest_values(evidence, QUEUE)
     taken_up = {one.subject: one for one, _ in latest_numbers(evidence, INPUT)}

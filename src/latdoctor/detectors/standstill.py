@@ -15,12 +15,13 @@ engine's counts, and end with a good status when their clients give up; so what 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from msgspec import structs
 
 from latdoctor.detectors.derived_readings import latest_numbers
-from latdoctor.evidence.model import AT_LEAST, Evidence, Origin, Reading
+from latdoctor.evidence.model import AT_LEAST, Evidence, Gap, Origin, Reading
+from latdoctor.gap_code import GapCode
 
 TOKENS = ("output.token_count", "output.token_rate")
 REQUESTS = ("completion.count", "completion.rate", "requests.in_server")
@@ -28,6 +29,7 @@ INPUT = ("input.token_count", "input.token_rate")  # a long prompt is computed b
 HELD = ("requests.running", "queue.depth")
 TIMEOUT, TIMEOUTS = "log.engine_timeout", 3
 ARRIVED, PAST_MEAN, PASSED = "arrival.count", "latency.past_mean", "http.answer_count"
+ANSWERING = "server.answering"
 _STALE = 60.0  # seconds
 SOURCES = (*TOKENS, *REQUESTS)
 LATENCY = "latency.p99"
@@ -55,8 +57,17 @@ def standstill(evidence: Evidence) -> Evidence:
             piece
             for subject, readings in known.items()
             for piece in _of_one({**readings, **behind.get(subject, {})}, end)
-        )
+        ),
+        gaps=tuple(_silent(evidence, known.keys())),
     )
+
+
+def _silent(evidence: Evidence, counting: Collection[str]) -> Iterator[Gap]:
+    """A gap for each server that does not answer: what comes out of its siblings says nothing of it."""
+    for answering, value in latest_numbers(evidence, ANSWERING):
+        if not value and answering.subject not in counting:
+            reason = "it does not answer, so that what it gives out is not known"
+            yield Gap("derived", reason, ("stall.requests",), answering.subject, code=GapCode.ABSENT)
 
 
 def _frozen_behind_http(
