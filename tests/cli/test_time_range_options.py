@@ -65,3 +65,21 @@ def test_the_server_and_the_logs_of_one_request_have_one_range(tmp_path: Path) -
     document = json.loads(outcome.out)
     (check,) = [one for one in document["checks"] if one["id"] == "cuda-calls-fail"]
     assert check["status"] == "fired", document["gaps"]
+
+
+@pytest.mark.parametrize(
+    ("last", "since", "until"),
+    [
+        pytest.param("2026-11-18T07:30:00Z", "1h", 1_794_987_000.0, id="it-ended-earlier"),
+        pytest.param("2026-11-18T07:30:00Z", "06:45", 1_794_987_000.0, id="a-time-of-the-day-before-its-end"),
+        pytest.param("2026-11-18T11:05:40Z", "1h", NOW, id="it-goes-on"),
+        pytest.param("2026-11-18T07:30:00Z", "2026-11-18T09:00:00Z", NOW, id="a-start-after-its-end"),
+        pytest.param("", "1h", NOW, id="its-end-is-not-known"),
+    ],
+)
+def test_without_an_end_a_range_ends_with_the_file(tmp_path: Path, last: str, since: str, until: float) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(f"2026-11-18T06:00:00Z INFO up\n{last} INFO request done\nTraceback\n" if last else "INFO up\n")
+    found = time_args.past_of(SourceOptions(log=(log,), since=since), TargetSettings())
+    assert found is not None
+    assert found.until == until

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.options import SourceOptions
 from latdoctor.collectors.base import PrometheusServer
+from latdoctor.collectors.log_end import last_end
 from latdoctor.collectors.promql.client import prometheus_endpoint
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.dialects.promql import parse_matchers
@@ -28,7 +29,8 @@ def past_of(sources: SourceOptions, settings: TargetSettings) -> TimeRange | Non
     """The requested time range; the last hour where only a Prometheus server is named. Raises UsageError.
 
     `--until` counts from now, and `--since` from `--until`, written or not: `2h` is two hours before it, `02:30` the
-    last time before it that it was that late.
+    last time before it that it was that late. Where `--until` is not written and only logs are read, which ended before
+    the window that would be judged, it is the end of the last of them.
     """
     named = sources.prometheus or settings.prometheus
     if sources.select and not named:
@@ -41,6 +43,8 @@ def past_of(sources: SourceOptions, settings: TargetSettings) -> TimeRange | Non
         return None
     now = time.time()
     until = moment(sources.until, now, "--until") if sources.until else now
+    if not (named or sources.until or sources.server or settings.server or sources.pid is not None):
+        until = _end_of_logs(sources, settings, now)
     since = moment(sources.since, until, "--since") if sources.since else until - SINCE
     wrong = _wrong(since, until, now)
     if wrong:
@@ -51,6 +55,15 @@ def past_of(sources: SourceOptions, settings: TargetSettings) -> TimeRange | Non
         )
     window = parse_duration(sources.window) if sources.window else min(WINDOW, until - since)
     return TimeRange(since, until, min(window, until - since))
+
+
+def _end_of_logs(sources: SourceOptions, settings: TargetSettings, now: float) -> float:
+    """The end of logs that ended before the judged window; `now` where they go on, or begin only after `--since`."""
+    end = last_end(sources.log or settings.log, now)
+    window = parse_duration(sources.window) if sources.window else WINDOW
+    if end is None or end >= now - window:
+        return now
+    return end if moment(sources.since, end, "--since") < end - SHORTEST else now
 
 
 def _wrong(since: float, until: float, now: float) -> str:
