@@ -42,6 +42,7 @@ SHAPES: Mapping[str, Shape] = {
     "kv.usage": lambda value: 1 / (1.03 - min(value, 1.0)),
     "queue.time.mean": lambda value: value + 0.01,
     "output.token_rate": lambda value: 1 / (value + 1),
+    "completion.rate": lambda value: 1 / (value + 0.2),
     "prefix_cache.hit_ratio": lambda value: 1 / (value + 0.02),
 }
 # What counts as worse at all: a queue of one request, or a cache that is half full, is none.

@@ -12,7 +12,7 @@ from latdoctor.evidence.model import Event, Evidence, is_unknown
 
 ONSET, DOWN, LEVEL = "latency.onset", "server.down", "level.onset"
 # What users suffer from besides latency; the time since which it is worse counts where latency has none.
-_SUFFERED = ("error.ratio", "queue.depth", "queue.time.mean")
+_SUFFERED = ("error.ratio", "queue.depth", "queue.time.mean", "completion.rate")
 _KINDS = {
     "change.deployment": "",
     "change.model": "",
