@@ -17,11 +17,17 @@ from latdoctor.detectors.derived_readings import GIVES as REMAINDERS
 from latdoctor.detectors.derived_readings import QUOTIENTS, RESTS, STARTED, UPTIMES, WORDS
 from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
 from latdoctor.detectors.first_requests import DERIVED as FIRSTS
+from latdoctor.detectors.frontend_join import PER_WORKER, SHARED
 from latdoctor.detectors.held_requests import DERIVED as HELD
+from latdoctor.detectors.latency_estimate import DERIVED as ESTIMATES
+from latdoctor.detectors.latency_estimate import INPUT as PROMPT_TOKENS
+from latdoctor.detectors.latency_estimate import LENGTH as PROMPT_LENGTH
 from latdoctor.detectors.latency_modes import DERIVED as PEAKS
 from latdoctor.detectors.latency_modes import SIGNAL as REQUESTS
 from latdoctor.detectors.level_onset import ONSET as LEVEL
 from latdoctor.detectors.level_onset import SIGNALS as WORSENING
+from latdoctor.detectors.limit_change import DERIVED as LIMIT_CHANGES
+from latdoctor.detectors.limit_change import HOLDERS, NOTES
 from latdoctor.detectors.model_configuration import BACKEND, BUSY, BUSY_ALONE_OF, BUSY_OF, DEVICE
 from latdoctor.detectors.noisy_neighbor import NEIGHBOURS, OWN, TAKEN
 from latdoctor.detectors.onset import ONSET
@@ -106,6 +112,16 @@ def _remainders(available: SignalSet) -> SignalSet:
     return frozenset(rests | (set(REMAINDERS) if known else set()))
 
 
+def _frontends(available: SignalSet) -> SignalSet:
+    shared = frozenset(own for signal, own in SHARED.items() if signal in available)
+    return shared if {PER_WORKER, RUNNING} <= available else frozenset()
+
+
+def _limits(available: SignalSet) -> SignalSet:
+    noted = available & frozenset(NOTES) and available & frozenset(HOLDERS)
+    return frozenset(LIMIT_CHANGES) if noted else frozenset()
+
+
 def _onsets(available: SignalSet) -> SignalSet:
     return frozenset([ONSET]) if available & frozenset(SLOWING) else frozenset()
 
@@ -133,6 +149,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "quantiles": _quantiles,
     "tail_bounds": _tail_bounds,
     "quotients": _quotients,
+    "latency_estimates": _when(RUNNING, QUEUE, PROMPT_TOKENS, PROMPT_LENGTH, gives=ESTIMATES),
     "model_configurations": _configurations,
     "derived_remainders": _remainders,
     "batch_bimodality": _when(SIZES, gives=MODES),
@@ -140,6 +157,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "neighbour_cpu": _when(TAKEN, OWN, "host.cpus", gives=(NEIGHBOURS,)),
     "client_excess_latency": _clients,
     "arrival_changes": _when(ARRIVALS, gives=CHANGES),
+    "join_frontends": _frontends,
     "running_ceilings": _when(RUNNING, gives=CEILINGS),
     "held_requests": _when(RUNNING, QUEUE, gives=HELD),
     "version_means": _versions,
@@ -157,6 +175,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "process_starts": _starts,
     "change_effects": _when(COMPUTE, gives=EFFECTS),
     "changes_by_counters": _when(COMPUTE, PAST_COMPUTE, gives=EFFECTS_OF_COUNTERS),
+    "limit_changes": _limits,
     "compare_engines": _engines,
 }
 

@@ -18,8 +18,8 @@ from latdoctor.units import clock_time
 
 RATIO, CHANGE = "admission.limit_ratio", "admission.change"
 DERIVED = (RATIO, CHANGE)
-_NOTES = ("change.deployment", "change.config", "change.process_start")
-_HOLDERS = ("queue.depth", "requests.running")  # signals of what may hold requests back
+NOTES = ("change.deployment", "change.config", "change.process_start")
+HOLDERS = ("queue.depth", "requests.running")  # signals of what may hold requests back
 LATELY = 1800.0  # seconds before the end of the evidence
 # Without "-", "_" and case. vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp, Ollama, Ray Serve, Knative, Envoy, BentoML.
 _RUNNING = frozenset(
@@ -50,10 +50,10 @@ def limit_changes(evidence: Evidence) -> Evidence:
     """Derive the last change of a limit for each subject that lets requests wait, and may be meant by the note."""
     end = evidence.time.end
     reported = {one.subject for one in evidence.readings_by_signal.get(RATIO, ())}
-    notes = [event for name in _NOTES for event in evidence.events_by_signal.get(name, ()) if event.time is not None]
+    notes = [event for name in NOTES for event in evidence.events_by_signal.get(name, ()) if event.time is not None]
     late = [one for one in notes if end is not None and end - LATELY <= (one.time or 0.0) <= end]
     found = [(event, change) for event in sorted(late, key=_time) for change in _changes(event)]
-    subjects = {one.subject for name in _HOLDERS for one, _ in latest_numbers(evidence, name)} - reported
+    subjects = {one.subject for name in HOLDERS for one, _ in latest_numbers(evidence, name)} - reported
     readings: list[Reading] = []
     for subject in sorted(subjects):
         last = next(((event, one) for event, one in reversed(found) if belongs(evidence, event.subject, subject)), None)

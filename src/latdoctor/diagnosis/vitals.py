@@ -109,6 +109,12 @@ _SINGLE: dict[str, Worst] = {
 }
 # Only of request logs, which have no more important numbers.
 _OF_REQUESTS = {"latency.p50", "latency.p95"}
+# Numbers of a time: those of a log that ends where the watch begins are not of the time that the answer is about.
+_OF_THE_TIME = {
+    "latency.p99", "latency.mean", "latency.p50", "latency.p95", "request.count", "error.ratio", "arrival.rate",
+    "completion.rate", "queue.depth", "output.token_rate", "input.token_rate", "requests.running",
+}  # fmt: skip
+_OVERLAP = 1.0  # seconds
 # Shares of a whole: the largest three parts, named by a label.
 _PARTS = {
     "stage.time_share": "stage",
@@ -168,8 +174,11 @@ def vitals(evidence: Evidence) -> tuple[Vital, ...]:
 
 def _singles(evidence: Evidence) -> Iterator[Vital]:
     moved = level_changes(evidence)
+    watched = _watched_since(evidence)
     for signal, worst in _SINGLE.items():
         found = [one for one in evidence.readings_by_signal.get(signal, ()) if not one.labels and _is_number(one)]
+        if watched is not None and signal in _OF_THE_TIME:
+            found = [one for one in found if one.window.end is None or one.window.end > watched + _OVERLAP]
         if not found or (signal in _OF_REQUESTS and "request.count" not in evidence.readings_by_signal):
             continue
         newest = _newest(found)
@@ -181,6 +190,13 @@ def _singles(evidence: Evidence) -> Iterator[Vital]:
         subject = next(name for name, number in values.items() if number == value)
         shown = show(signal, value, newest[subject].bound)
         yield dated(Vital(signal, subject, value, f"{shown}{_few(evidence, signal, subject)}"), moved)
+
+
+def _watched_since(evidence: Evidence) -> float | None:
+    """When the watch over live servers began; None where none was watched."""
+    starts = [one.window.start for one in evidence.readings_by_signal.get("server.answering", ())]
+    known = [start for start in starts if start is not None]
+    return min(known) if known else None
 
 
 def _few(evidence: Evidence, signal: str, subject: str) -> str:
