@@ -19,7 +19,7 @@ BY_CHANCE = (
     "upstream.connect_time.mean", "upstream.time.mean", "upstream.time.p99", "proxy.time.mean", "stage.time_share",
     "request.failure_share", "request.failure_time", "request.failure_rate", "timeout.limit", "timeout.share",
     "client.timeout_limit", "client.timeout_share", "upstream.retry_share", "upstream.error_ratio", "retry.share",
-    "start.after_pause", "start.after_pause_ratio", "start.pauses",
+    "start.after_pause", "start.after_pause_ratio", "start.pauses", "replica.load_ratio", "replica.latency_ratio",
     "gateway.timeout_rate", "gateway.reset_rate", "gateway.unavailable_rate", ERROR_LINE,
 )  # fmt: skip
 

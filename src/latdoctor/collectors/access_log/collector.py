@@ -30,6 +30,7 @@ from latdoctor.collectors.access_log import (
     pause_stats,
     stage_stats,
     step_series,
+    upstream_stats,
 )
 from latdoctor.collectors.access_log.bare_numbers import apply_unit, decide_unit
 from latdoctor.collectors.access_log.formats import AccessLogFormat
@@ -250,6 +251,7 @@ def _of_replica(gathering: RequestGatherer, replica: str, artifact: Artifact, fo
             pause_stats.pause_evidence(stats, segments),
             stage_stats.stage_evidence(stats),
             failure_stats.failure_evidence(stats),
+            upstream_stats.upstream_evidence(stats, name) if not replica else Evidence(),
         ]
     )
     return step_series.with_whole_log(found, stats, table) if table else found

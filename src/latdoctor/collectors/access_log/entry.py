@@ -69,6 +69,7 @@ class AccessLogEntry:
     bare: int | None = None  # that number, where it is whole
     failure: FailureReason | None = None  # why it failed, if the line says so
     upstream_status: int | None = None  # what the server behind a proxy answered
+    upstream: str = ""  # the address of the server behind a proxy that answered
     attempts: int = 0  # servers that a proxy sent it to; 0 if unknown
     per_token: float | None = None  # seconds for each token of the answer
     agent: str = ""

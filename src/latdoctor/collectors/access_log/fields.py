@@ -166,6 +166,7 @@ def _of_program(entry: AccessLogEntry, fields: Fields, form: RecordFormat) -> Ac
         stages[RequestStage.FIRST_TOKEN] = waited.seconds
     behind = next((upstreams.last_status(str(fields[name])) for name in form.upstream_status if name in fields), None)
     attempts = max((upstreams.count(str(fields[name])) for name in form.attempts if name in fields), default=0)
+    addresses = (upstreams.last_address(str(fields[name])) for name in form.upstream if fields.get(name))
     retries = [int(str(fields[name])) for name in form.retries if str(fields.get(name, "")).isdecimal()]
     known = (read(str(fields[name])) for name, read in form.reasons.items() if fields.get(name) not in (None, "", "-"))
     failure = entry.failure or next((one for one in known if one is not None), None)
@@ -179,6 +180,7 @@ def _of_program(entry: AccessLogEntry, fields: Fields, form: RecordFormat) -> Ac
         stages=with_own_time(stages, total)[:_MOST_STAGES],
         failure=failure,
         upstream_status=behind,
+        upstream=next(addresses, ""),
         attempts=retries[0] + 1 if retries else attempts,
         per_token=_first_seconds(fields, form.per_token),
     )

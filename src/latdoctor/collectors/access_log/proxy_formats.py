@@ -82,6 +82,7 @@ def combined(line: str) -> AccessLogEntry | None:
         failure=failure,
         upstream_status=behind.status,
         attempts=behind.attempts,
+        upstream=behind.address,
         agent=named[2] if named else "",
         method=method,
     )

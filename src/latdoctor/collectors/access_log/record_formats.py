@@ -37,6 +37,7 @@ class RecordFormat:
     first_token: tuple[str, ...] = ()
     upstream_status: tuple[str, ...] = ()
     attempts: tuple[str, ...] = ()
+    upstream: tuple[str, ...] = ()
     retries: tuple[str, ...] = ()
     reasons: Mapping[str, Callable[[str], FailureReason | None]] = field(default_factory=dict)
     unavailable: FailureReason | None = None
@@ -84,6 +85,7 @@ RECORD_FORMATS: tuple[RecordFormat, ...] = (
         duration=(("duration", MS),),
         stages={RequestStage.UPSTREAM: (("upstream_service_time", MS), ("x-envoy-upstream-service-time", MS))},
         attempts=("upstream_request_attempt_count",),
+        upstream=("upstream_host",),
         reasons=_ENVOY_REASONS,
     ),
     RecordFormat(
@@ -109,6 +111,7 @@ RECORD_FORMATS: tuple[RecordFormat, ...] = (
         },
         upstream_status=("upstream_status",),
         attempts=("upstream_addr",),
+        upstream=("upstream_addr",),
     ),
     RecordFormat(
         "Google's load balancer",

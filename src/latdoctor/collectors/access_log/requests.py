@@ -48,6 +48,8 @@ class RequestColumns:
     bare: array[int] = field(default_factory=lambda: array("q"))  # a number that may be the duration; -1 if none
     per_token: array[float] = field(default_factory=lambda: array("d"))
     number: array[int] = field(default_factory=lambda: array("l"))  # the line in its log
+    upstream: array[int] = field(default_factory=lambda: array("h"))  # an index of `upstreams`; -1 if unknown
+    upstreams: list[str] = field(default_factory=list)
     stages: dict[str, array[float]] = field(default_factory=dict)  # seconds; -1 if unknown
 
     def add(self, entry: AccessLogEntry, number: int, outcome: int | None, *, again: bool = False) -> None:
@@ -63,6 +65,7 @@ class RequestColumns:
         self.per_token.append(_UNTIMED if entry.per_token is None else entry.per_token)
         self.again.append(again if entry.request_id else -1)
         self.bare.append(-1 if entry.bare is None else min(entry.bare, 1 << 60))
+        self.upstream.append(self._upstream(entry.upstream))
         self.number.append(number)
         for name, seconds in entry.stages:
             column = self.stages.get(name)
@@ -72,6 +75,16 @@ class RequestColumns:
                 column.extend([_UNTIMED] * (len(self) - 1 - len(column)))
                 column.append(seconds)
 
+    def _upstream(self, address: str) -> int:
+        """The place of an address; -1 for none, and for those of more servers than are told apart."""
+        if not address:
+            return -1
+        if address not in self.upstreams:
+            if len(self.upstreams) >= MAX_REPLICAS:
+                return -1
+            self.upstreams.append(address)
+        return self.upstreams.index(address)
+
     def stage(self, name: str, index: int) -> float:
         """Seconds of one request in one stage; -1 if unknown."""
         column = self.stages[name]
@@ -80,7 +93,7 @@ class RequestColumns:
     def chosen(self, which: Iterable[int]) -> RequestColumns:
         """A copy of the rows `which`, in that order."""
         rows = list(which)
-        found = RequestColumns()
+        found = RequestColumns(upstreams=list(self.upstreams))
         for name in _COLUMNS:
             column = getattr(self, name)
             getattr(found, name).extend([column[row] for row in rows])
@@ -94,7 +107,7 @@ class RequestColumns:
 
 _COLUMNS = (
     "ended", "duration", "status", "answered", "failure", "upstream_status", "attempts", "again", "bare",
-    "per_token", "number",
+    "per_token", "number", "upstream",
 )  # fmt: skip
 
 

@@ -34,6 +34,7 @@ class Upstreams:
     stages: tuple[tuple[str, float], ...] = ()
     status: int | None = None
     attempts: int = 0
+    address: str = ""  # of the last one, as the proxy writes it
     request_id: str = ""
     total: RequestDuration | None = None  # of the request, where the same part of the line says it
 
@@ -60,6 +61,11 @@ def count(text: str) -> int:
     return sum(one.strip() not in ("", "-") for one in _parts(text))
 
 
+def last_address(text: str) -> str:
+    """The last server that a list names; empty for `-`."""
+    return _parts(text)[-1].strip().strip("-")
+
+
 def of_tail(tail: str) -> Upstreams | None:
     """What follows the combined form, as ingress-nginx or as names and values; None if it is neither."""
     if found := _INGRESS.search(tail):
@@ -69,6 +75,7 @@ def of_tail(tail: str) -> Upstreams | None:
             stages,
             last_status(found["status"]),
             count(found["address"]),
+            last_address(found["address"]),
             found["id"].strip("-"),
             times.parse_duration(found["time"], 1.0),
         )
@@ -78,7 +85,7 @@ def of_tail(tail: str) -> Upstreams | None:
 def of_names(pairs: Iterable[tuple[str, str]]) -> Upstreams | None:
     """The same of nginx's variables by name; None if there is none."""
     stages: dict[str, float] = {}
-    status, attempts, known = None, 0, False
+    status, attempts, address, known = None, 0, "", False
     for name, text in pairs:
         if name in _STAGES:
             seconds = total_of(text)
@@ -90,5 +97,5 @@ def of_names(pairs: Iterable[tuple[str, str]]) -> Upstreams | None:
             status, known = last_status(text), True
             attempts = max(attempts, count(text))
         elif name in ("ua", "upstream_addr"):
-            attempts, known = max(attempts, count(text)), True
-    return Upstreams(tuple(stages.items()), status, attempts) if known else None
+            attempts, address, known = max(attempts, count(text)), last_address(text), True
+    return Upstreams(tuple(stages.items()), status, attempts, address) if known else None
