@@ -76,7 +76,7 @@ class RequestColumns:
                 column.append(seconds)
 
     def _upstream(self, address: str) -> int:
-        """The place of an address; -1 for none, and for those of more servers than are told apart."""
+        """The place of an address; -1 for none, and for those of more servers than are kept."""
         if not address:
             return -1
         if address not in self.upstreams:
