@@ -25,7 +25,7 @@ _REMEMBERED = 1 << 14
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _OPENS = ("api", "access", "secret", "private", "client", "ssh", "master", "account", "signing", "encryption")
 _WHOLE = re.compile(
-    r"pass(?:word|wd|phrase|code)?s?|pwd|otp|secrets?|credentials?|creds?"
+    r"pass(?:word|wd|phrase|code)?s?|pwd?|otp|secrets?|credentials?|creds?"
     r"|(?:api|access|secret|private|auth|account|master|signing|encryption|shared|license|admin|deploy)keys?"
     r"|(?:access|auth|refresh|session|csrf|xsrf|api|bearer|security|secret|id)tokens?|(?:client|app|consumer|api)secret"
 )

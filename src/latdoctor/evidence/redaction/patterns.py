@@ -23,7 +23,7 @@ _USER_NAMES = (
 )
 _AFTER_QUOTE = r"(?<=[\"'])"
 _PROMPT_NAMES = (
-    r"(?:prompts?|system_prompt|user_prompt|completions?|content|question|query|answer|user_input|input_text|output_text"
+    r"(?:(?:[a-z]{1,20}_)?prompts?|completions?|contents?|user_message|question|query|answer|user_input|input_text|output_text"
     r"|generated_text|response_text|reasoning_content|chat_history|utterance|transcript|text_input|text_output|inputtext"
     r"|outputtext|partial_json|(?:prompt_)?token_ids|input_ids|" + _AFTER_QUOTE + r"inputs)"
 )
@@ -94,7 +94,8 @@ _OTHER_FIELDS = (
     (
         ("prompt", "completion", "content", "question", "query", "answer", "input_", "inputs", "user_input",
          "user input", "input text", "token_ids", "output_text", "generated_text", "response_text", "utterance",
-         "transcript", "reasoning_content", "chat_history", "text_", "inputtext", "outputtext", "partial_json"),
+         "transcript", "user_message", "reasoning_content", "chat_history", "text_", "inputtext",
+         "outputtext", "partial_json"),
         rf"(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|{_LISTS})"
         r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
         r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
