@@ -28,4 +28,5 @@ class AccessFailure(StrEnum):
     FIRMWARE = "firmware"  # the GPU's system processor (GSP) failed or does not answer
     NOT_READY = "not-ready"  # CUDA error 802: the fabric manager has not set up NVSwitch
     CONTAINER_RUNTIME = "container-runtime"  # nvidia-container-cli could not set up the GPUs
-    DEVICE_PLUGIN = "device-plugin"  # the device plugin found no GPU, or withdrew one
+    DEVICE_PLUGIN = "device-plugin"  # the device plugin withdrew a GPU
+    PLUGIN_EMPTY = "plugin-without-gpu"  # the device plugin found no GPU on its node

@@ -23,6 +23,7 @@ _ACCESS = {
     AccessFailure.NOT_READY: "NVSwitch is not set up (CUDA error 802)",
     AccessFailure.CONTAINER_RUNTIME: "the container runtime could not set up the GPUs",
     AccessFailure.DEVICE_PLUGIN: "the device plugin withdrew a GPU",
+    AccessFailure.PLUGIN_EMPTY: "the device plugin finds no GPU on its node",
 }
 _OTHERS = {
     "log.fabric_error": "the fabric manager failed",

@@ -74,7 +74,7 @@ _PLUGIN: tuple[tuple[re.Pattern[str], AccessFailure], ...] = (
     (re.compile(r"Detected non-NVML platform|Incompatible (?:platform|strategy) detected"), _F.LIBRARY_NOT_FOUND),
     (
         re.compile(r"No devices found\. Waiting indefinitely|did you configure the NVIDIA Container Toolkit"),
-        _F.NO_DEVICES,
+        _F.PLUGIN_EMPTY,
     ),
     (re.compile(r"\bNo (?:NVIDIA )?GPUs? (?:devices? )?(?:was |were )?found\b"), _F.NO_DEVICES),
 )

@@ -22,6 +22,7 @@ _SCALE = {"": 1.0, **{suffix: 1024.0 ** (place + 1) for place, suffix in enumera
 # Images that are full by nature, and what the kernel shows as file systems.
 _NO_ROOM_BY_NATURE = re.compile(r"^/dev/loop|^(?:squashfs|iso9660|efivarfs|cdrom|udev|devtmpfs|nsfs)\b|^/dev/sr\d")
 _MILLISECOND = 1e-3
+_LEAST_BUSY = 30.0  # per cent: of a disk with few requests one slow one makes the mean
 
 
 def read_iostat(section: Section) -> Evidence:
@@ -67,7 +68,9 @@ def _disks(devices: dict[str, dict[str, float]], section: Section) -> Evidence:
 
 
 def _wait(figures: dict[str, float]) -> float | None:
-    """The mean time of a request in milliseconds: reads and writes weighed by their number."""
+    """The mean time of a request in milliseconds: reads and writes weighed by their number. None for an idle disk."""
+    if figures["%util"] < _LEAST_BUSY:
+        return None
     rates = [(figures.get(f"{kind}/s", 0.0), figures[f"{kind}_await"]) for kind in "rw" if f"{kind}_await" in figures]
     total = sum(rate for rate, _ in rates)
     if not rates:
