@@ -20,7 +20,7 @@ _SS = re.compile(r"^TCP:\s+(\d+) \(estab (\d+), closed \d+, orphaned \d+, .{0,30
 _TOTAL = re.compile(r"^Total: (\d+)", re.MULTILINE)
 _NSTAT = re.compile(r"^(?:#kernel\s*$|Tcp(?:OutSegs|RetransSegs)\s+\d+\s+\d)")
 _NSTAT_ROW = re.compile(r"^(Tcp\w+)\s+(\d+)\s+\d")
-_NETSTAT = re.compile(r"^Tcp:\s*$")
+_NETSTAT = re.compile(r"^Tcp:\s*$|^\s+\d+ segments (?:received|sent out|retransmit{1,2}ed)\s*$")
 _NETSTAT_ROW = re.compile(r"^\s+(\d+) segments (sent out|retransmit{1,2}ed)\b")
 _SYSCTL = re.compile(
     r"^(?:net\.(?:netfilter|ipv4)\.|/proc/sys/net/\S{1,30}/)(nf_conntrack_count|nf_conntrack_max|ip_local_port_range)"
