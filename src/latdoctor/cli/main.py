@@ -158,11 +158,11 @@ def _command() -> int:
 
 def _report(error: LatdoctorError) -> int:
     """Print `error` on stderr and return its exit code."""
-    from latdoctor.evidence.redaction.redactor import without_secrets
+    from latdoctor.evidence.redaction.redactor import without_credentials
     from latdoctor.http.safe_address import mask_credentials
 
     def shown(text: str) -> str:
-        return without_secrets(mask_credentials(clean(text)))
+        return without_credentials(mask_credentials(clean(text)))
 
     if isinstance(error, DefinitionError):
         for problem in error.problems:

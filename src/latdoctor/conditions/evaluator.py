@@ -348,7 +348,7 @@ def _limit(comparison: Comparison, subject: str, facts: Facts) -> tuple[Known | 
     value, bound, source = _referred(right.of, signal, subject, facts)
     limit = value if value is None or isinstance(value, str) else value * right.factor
     if limit is None or is_unknown(limit):
-        return None, f"{times}{source} (unknown)", (source,)
+        return None, f"{times}{source} (not measured)", (source,)
     if limit == 0 and right.factor != 1 and source in ("baseline", "before") and comparison.operator != "within":
         # Five times nothing is nothing: one waiting request would be "certainly more than five times as many".
         return None, f"{times}{source} ({show(signal, limit)})", (source + OF_ZERO,)

@@ -33,7 +33,7 @@ from latdoctor.evidence.redaction.patterns import (
     lowered,
 )
 
-__all__ = ["HIDDEN", "Redactor", "pieces", "without_secrets"]
+__all__ = ["HIDDEN", "Redactor", "pieces", "without_credentials", "without_secrets"]
 _SHORT = 2000  # characters
 _LINES = Prefilter(NEEDLES)
 _SIGNS = {sign: Prefilter((sign.pattern.encode(),)) for sign, _ in FORMS}
@@ -56,13 +56,13 @@ class Redactor(Makers):
         """`text` redacted; redacting it again changes nothing."""
         if self._shown and not _may_be_private(text):
             return text
-        return self.rest(self._found(text))
+        return self.rest(self.credentials(text))
 
     def content(self, raw: bytes) -> bytes:
         """A text artifact redacted. Bytes that are no UTF-8 stay as they are."""
         return Stream(self).content(raw)
 
-    def _found(self, text: str) -> str:
+    def credentials(self, text: str) -> str:
         """`text` without what is found in its bytes: blocks, and credentials by their form."""
         try:
             errors, raw = "surrogateescape", text.encode("utf-8", "surrogateescape")
@@ -154,6 +154,14 @@ _SHOWN = Redactor(b"", shown=True)
 def without_secrets(text: str) -> str:
     """`text` without credentials and prompts, and with all else: it is shown to who gave it, who may pass it on."""
     return _SHOWN.text(text)
+
+
+def without_credentials(text: str) -> str:
+    """A sentence of our own without the credentials in values that it quotes, known by their form.
+
+    Names say nothing in it: "set the target's token: LATDOCTOR_ADMIN_TOKEN" tells what to do.
+    """
+    return _SHOWN.credentials(text)
 
 
 def pieces(blocks: Iterator[bytes], longest: int) -> Iterator[bytes]:
