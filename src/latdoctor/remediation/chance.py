@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -117,7 +118,7 @@ def _correlation(values: Sequence[float]) -> float:
     count, mean, squares = len(values), _mean(values), _squares(values)
     found = 0.0
     if squares > 0:
-        found = math.fsum((a - mean) * (b - mean) for a, b in zip(values, values[1:], strict=False)) / squares
+        found = math.fsum((a - mean) * (b - mean) for a, b in pairwise(values)) / squares
     found = min(_MOST_CORRELATION, found + (1 + 3 * found) / count)
     drawn = (found * count + _USUAL_CORRELATION * _CORRELATION_WEIGHT) / (count + _CORRELATION_WEIGHT)
     return max(0.0, drawn)
