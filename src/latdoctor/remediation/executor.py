@@ -171,7 +171,7 @@ class _Run:
         if met := already_met(playbook.verify, before):
             return Reason.ALREADY_MET, f"the conditions of success already hold: {met}"
         if cause_absent(playbook.verify, before):
-            return Reason.CAUSE_ABSENT, f"the cause is not present: {', '.join(playbook.verify.mechanism)} clear"
+            return Reason.CAUSE_ABSENT, f"the cause is not present: {', '.join(playbook.verify.cleared_findings)} clear"
         if rates := recovering(before):
             return (
                 Reason.RECOVERING,

@@ -11,6 +11,7 @@ from latdoctor.conditions.ast import Condition, comparisons, in_words
 from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Atom, Facts, Truth, TruthStatus, candidates, evaluate
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, is_unknown
+from latdoctor.remediation.playbook import ClearedFinding
 
 SignalValues = Mapping[tuple[str, str], float]  # (signal, subject) → value in base units
 
@@ -76,6 +77,15 @@ def evaluate_cleared(finding: str, observation: Observation) -> ConditionResult:
     status = observation.findings.get(finding, "not-evaluated")
     cleared = {"clear": HOLDS, "fired": FAILS}.get(status, UNKNOWN)
     return ConditionResult(f"{finding} cleared", cleared, _CLEARED.get(status, "not evaluated"))
+
+
+def evaluate_mechanism(
+    item: ClearedFinding | Condition, observation: Observation, before: SignalValues
+) -> ConditionResult:
+    """Whether a finding of `Verify.mechanism` is clear, or a condition of it holds for every subject."""
+    if isinstance(item, str):
+        return evaluate_cleared(item, observation)
+    return evaluate_all(item, observation, before)
 
 
 def left_signals(conditions: Iterable[Condition]) -> tuple[str, ...]:

@@ -140,18 +140,29 @@ class Settle(Struct, frozen=True):
 class Verify(Struct, frozen=True):
     """How a change is verified.
 
-    A window is a success only if `load` holds (the load is unchanged), all of `succeed` hold, and each finding of
-    `mechanism` is clear. Successes without interruption for `hold` within `within` verify the change; otherwise it is
-    rolled back. One holding condition of `abort` rolls it back at once.
+    A window is a success only if `load` holds (the load is unchanged), all of `succeed` hold, and `mechanism` shows
+    what the change does: its findings are clear and its conditions hold. Successes without interruption for `hold`
+    within `within` verify the change; otherwise it is rolled back. One holding condition of `abort` rolls it back at
+    once.
     """
 
     succeed: Annotated[tuple[Condition, ...], NonEmpty]
     load: Condition | None = None
-    mechanism: tuple[ClearedFinding, ...] = ()
+    mechanism: tuple[ClearedFinding | Condition, ...] = ()
     abort: tuple[Condition, ...] = ()
     hold: Wait = Wait(10.0)
     within: Wait = Wait(60.0)
     otherwise: Literal["rollback"] = "rollback"
+
+    @property
+    def cleared_findings(self) -> tuple[ClearedFinding, ...]:
+        """The findings of `mechanism`."""
+        return tuple(item for item in self.mechanism if isinstance(item, str))
+
+    @property
+    def mechanism_conditions(self) -> tuple[Condition, ...]:
+        """The conditions of `mechanism`."""
+        return tuple(item for item in self.mechanism if not isinstance(item, str))
 
     def check(self) -> Iterator[str]:
         """Yield the problems of the definition."""

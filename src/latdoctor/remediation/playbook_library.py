@@ -185,12 +185,12 @@ def _check_names(playbook: Playbook, causes: Mapping[str, Collection[str]], find
     for name in playbook.addresses:
         if name not in causes:
             yield f"addresses: unknown cause {name!r}{_suggestion(name, causes)}"
-    for finding in playbook.verify.mechanism:
+    for finding in playbook.verify.cleared_findings:
         if finding not in findings:
             yield f"mechanism: unknown finding {finding!r}{_suggestion(finding, findings)}"
     if playbook.treats is Treatment.CAUSE and all(name in causes for name in playbook.addresses):
         expected = {finding for name in playbook.addresses for finding in causes[name]}
-        if not expected & set(playbook.verify.mechanism) and not _verifies_mechanism(playbook):
+        if not expected & set(playbook.verify.cleared_findings) and not _verifies_mechanism(playbook):
             yield (
                 "treats a cause but verifies only symptoms: add a finding that the cause expects (mechanism), or a "
                 "signal of what is changed (succeed)"
@@ -199,7 +199,8 @@ def _check_names(playbook: Playbook, causes: Mapping[str, Collection[str]], find
 
 def _verifies_mechanism(playbook: Playbook) -> bool:
     """Whether its success depends on a signal that is not a mere symptom."""
-    signals = {signal for condition in playbook.verify.succeed for signal in signals_of(condition)}
+    verify = playbook.verify
+    signals = {signal for one in (*verify.succeed, *verify.mechanism_conditions) for signal in signals_of(one)}
     return any(not signal.startswith(SYMPTOM_SIGNALS) for signal in signals)
 
 

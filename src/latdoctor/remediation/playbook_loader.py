@@ -114,7 +114,6 @@ class _PlaybookReader(StructReader):
                 Seconds: parse_duration,
                 Wait: _parse_wait,
                 Argument: _parse_argument,
-                ClearedFinding: _parse_cleared,
                 TargetKind: lambda text: TargetKind(one_of(text, KINDS)),
             }
         )
@@ -122,6 +121,7 @@ class _PlaybookReader(StructReader):
             {
                 Condition: lambda node, _: parse_condition(node, self.problems),
                 Step | Stage: self._part,
+                ClearedFinding | Condition: self._mechanism,
                 tuple[Parameter, ...]: self._parameters,
                 Effect: self._effect,
             }
@@ -131,6 +131,16 @@ class _PlaybookReader(StructReader):
         if isinstance(node.value, dict) and "playbook" in node.value:
             return self.read(node, Stage, "stage")
         return self.read(node, Step, "step")
+
+    def _mechanism(self, node: Node, _: str) -> ClearedFinding | Condition | None:
+        """`FINDING clear`, else a condition: no comparison consists of a name and that word."""
+        if cleared := _CLEARED.fullmatch(node.text or ""):
+            return ClearedFinding(cleared[1])
+        problems: list[Problem] = []
+        condition = parse_condition(node, problems)
+        for problem in problems:
+            self.add(problem.where, f"mechanism: neither `FINDING clear` nor a condition: {problem.what}")
+        return condition
 
     def _parameters(self, node: Node, label: str) -> tuple[Parameter, ...]:
         return tuple(self._parameter(name, child) for name, child in self.entries(node, label))
@@ -210,10 +220,3 @@ def _parse_wait(text: str) -> float:
 def _parse_argument(text: str) -> str:
     referenced_parameter(text)
     return text
-
-
-def _parse_cleared(text: str) -> str:
-    match = _CLEARED.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} must be written `FINDING clear`")
-    return match[1]

@@ -26,6 +26,7 @@ from latdoctor.remediation.observation import (
     evaluate_all,
     evaluate_any,
     evaluate_cleared,
+    evaluate_mechanism,
     left_signals,
 )
 from latdoctor.remediation.playbook import Settle, Verify
@@ -39,6 +40,7 @@ _DRAINING = Comparison(
 )
 Before = Sequence[Observation]  # the windows before the change, oldest first; at least one
 Evaluate = Callable[[Condition, Observation, SignalValues], ConditionResult]
+_STRICTEST = (FAILS, UNKNOWN, HOLDS)
 _STAGE_HOLD = 2.5  # seconds: half of a window, so that one window suffices
 _NOT_WORSE = 1.2  # the factor by which P99 of 5 s windows differs under one load; a stage may raise it by that much
 _QUEUE, _DRAINS = 10.0, 1.05  # waiting requests that make a queue; completion rate factor that drains it
@@ -119,7 +121,7 @@ def recovering(before: Before) -> str:
 
 def cause_absent(verify: Verify, observations: Sequence[Observation]) -> bool:
     """Whether each finding that the change should clear was evaluated and is clear already."""
-    found = [evaluate_cleared(finding, one) for finding in verify.mechanism for one in observations]
+    found = [evaluate_cleared(finding, one) for finding in verify.cleared_findings for one in observations]
     return bool(found) and all(one.status == HOLDS for one in found)
 
 
@@ -163,7 +165,7 @@ def evaluate_against(
     condition: Condition, observation: Observation, before: Before, evaluate: Evaluate = evaluate_all
 ) -> ConditionResult:
     """Holds only if it holds in comparison with every window before the change."""
-    return _first((FAILS, UNKNOWN, HOLDS), (evaluate(condition, observation, one.values) for one in before))
+    return _first(_STRICTEST, (evaluate(condition, observation, one.values) for one in before))
 
 
 def _load_results(verify: Verify, observation: Observation, before: Before) -> list[ConditionResult]:
@@ -176,7 +178,8 @@ def _load_results(verify: Verify, observation: Observation, before: Before) -> l
 
 def _success_results(verify: Verify, observation: Observation, before: Before) -> Iterator[ConditionResult]:
     yield from (evaluate_against(condition, observation, before) for condition in verify.succeed)
-    yield from (evaluate_cleared(finding, observation) for finding in verify.mechanism)
+    for item in verify.mechanism:
+        yield _first(_STRICTEST, (evaluate_mechanism(item, observation, one.values) for one in before))
 
 
 def _first(precedence: Sequence[str], results: Iterable[ConditionResult]) -> ConditionResult:

@@ -140,7 +140,8 @@ def _proof(playbook: Playbook, texts: PlaybookTexts) -> Iterator[str]:
     if verify.load is not None:
         yield f"only windows at the same load count: {in_words(verify.load)}"
     yield from (f"must hold: {in_words(one)}" for one in verify.succeed)
-    yield from (f"must be clear: {_named(name, texts.findings)}" for name in verify.mechanism)
+    yield from (f"must be clear: {_named(name, texts.findings)}" for name in verify.cleared_findings)
+    yield from (f"must show the effect: {in_words(one)}" for one in verify.mechanism_conditions)
     yield f"all of it for {_span(verify.hold)} without a break, within {_span(verify.within)}"
     yield from (f"rolled back at once if {in_words(one)}" for one in verify.abort)
 
@@ -247,7 +248,7 @@ def page(playbook: Playbook) -> PlaybookPage:
         settle_at_most=settle.at_most,
         load=None if verify.load is None else in_words(verify.load),
         succeed=tuple(in_words(one) for one in verify.succeed),
-        mechanism=verify.mechanism,
+        mechanism=tuple(one if isinstance(one, str) else in_words(one) for one in verify.mechanism),
         abort=tuple(in_words(one) for one in verify.abort),
         hold=verify.hold,
         within=verify.within,

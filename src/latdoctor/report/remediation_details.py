@@ -177,7 +177,10 @@ def _terms(plan: Plan, playbook: Playbook, pages: Pages) -> Table:
     for condition in playbook.preconditions:
         grid.add_row("needs", f"{in_words(condition)}; otherwise refused")
     grid.add_row("before", f"measured for {playbook.before.window:g} s (longer at a low request rate), evidence stored")
-    required = [*map(in_words, verify.succeed), *(f"{finding} clear" for finding in verify.mechanism)]
+    required = [
+        *map(in_words, (*verify.succeed, *verify.mechanism_conditions)),
+        *(f"{finding} clear" for finding in verify.cleared_findings),
+    ]
     if verify.load is not None:
         required.append(in_words(verify.load))
     grid.add_row("verify", "\n".join(required))

@@ -219,7 +219,10 @@ def verification_lines(playbook: Playbook) -> Iterator[Line]:
     if playbook.preconditions:
         needs = "; ".join(map(plain_condition, playbook.preconditions))
         yield from labelled("Needs", f"{needs}; otherwise refused", Rank.CHANGE, 1)
-    proof = [*map(plain_condition, verify.succeed), *(f"{plain_text(name)} gone" for name in verify.mechanism)]
+    proof = [
+        *map(plain_condition, (*verify.succeed, *verify.mechanism_conditions)),
+        *(f"{plain_text(name)} gone" for name in verify.cleared_findings),
+    ]
     if verify.load is not None:
         proof.append(plain_condition(verify.load))
     held = f"for {verify.hold:g} s within {verify.within:g} s, otherwise rolled back"
