@@ -130,7 +130,7 @@ def repository_files() -> Iterator[Path]:
     """Every file below the root but for environments, caches and the history."""
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [x for x in folders if x not in PRUNED and (not x.startswith(".") or x in HIDDEN_BUT_OURS)]
-        yield from (Path(folder) / file for file in files)
+        yield from (Path(folder) / file for file in files if file != ".git")  # a file in a git worktree
 
 
 def test_nothing_of_one_machine_stands_in_the_repository() -> None:
