@@ -202,7 +202,9 @@ def test_the_model_and_the_memory_are_tuned_too(server: Running) -> None:
     assert patch(server, "*", model={"version": "v2"}, memory={"compaction_ms": 500}).status_code == 200
     assert server.ask(text="a").json()["model_version"] == "v2"
     assert server.pool.config.compaction_ms == 500
-    assert server.page()[("ref_latency_by_version_seconds_count", "v2")] == 1
+    page = server.page()
+    assert page[("ref_latency_by_version_seconds_count", "v2")] == 1
+    assert page[("ref_model_version_changes_total", "")] == 1
 
 
 def test_the_light_model_follows_the_version(server: Running) -> None:

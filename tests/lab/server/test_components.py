@@ -40,6 +40,7 @@ def test_a_window_keeps_the_newest_turns() -> None:
         sessions.append("a", turn, 0.0)
     assert sessions.history("a", 0.0) == (2, 2, 3)
     assert sessions.history("b", 0.0) is None
+    assert sessions.trimmed_turns == 1
 
 
 def test_without_a_window_history_grows_up_to_what_a_model_can_read() -> None:
@@ -49,6 +50,7 @@ def test_without_a_window_history_grows_up_to_what_a_model_can_read() -> None:
     history = sessions.history("a", 0.0)
     assert history is not None
     assert len(history) == 510
+    assert sessions.trimmed_turns == 0  # the window dropped none
 
 
 def test_a_session_expires_by_its_last_use() -> None:
@@ -237,10 +239,11 @@ def test_a_dependency_that_does_not_answer_costs_no_request(address: str) -> Non
     with Running(ServerConfig(dependency=DependencyConfig(address=address))) as server:
         assert server.ask(text="a").status_code == 200
         assert server.page()[("ref_dependency_errors_total", "")] == 1
+        assert server.page()[("ref_dependency_timeouts_total", "")] == 0
 
 
 def test_a_dependency_that_is_too_slow_is_given_up() -> None:
-    async def ask() -> float:
+    async def ask() -> list[float | None]:
         async def silent(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             await reader_done.wait()
             writer.close()
@@ -255,11 +258,11 @@ def test_a_dependency_that_is_too_slow_is_given_up() -> None:
         reader_done.set()
         server.close()
         await server.wait_closed()
-        return (
-            metrics.registry.get_sample_value("ref_dependency_errors_total", {"replica": "r", "backend": "cpu"}) or 0.0
-        )
+        labels = {"replica": "r", "backend": "cpu"}
+        names = ("ref_dependency_errors_total", "ref_dependency_timeouts_total")
+        return [metrics.registry.get_sample_value(name, labels) for name in names]
 
-    assert asyncio.run(ask()) == 1
+    assert asyncio.run(ask()) == [1, 1]
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")

@@ -61,8 +61,10 @@ class DependencyClient:
         try:
             async with self._session.get(_url(settings, key), timeout=timeout, allow_redirects=False) as answer:
                 feature = await answer.content.read(_MOST_BYTES)
-        except (aiohttp.ClientError, TimeoutError, ValueError, OSError):
+        except (aiohttp.ClientError, TimeoutError, ValueError, OSError) as error:
             self._metrics.dependency_errors.inc()
+            if isinstance(error, TimeoutError):
+                self._metrics.dependency_timeouts.inc()
             return None
         try:
             found = _DECODER.decode(feature) if answer.status == OK else None

@@ -197,5 +197,7 @@ class InferenceServer:
             "ref_compile_seconds_total": compile_seconds,
             "ref_process_cpu_seconds_total": time.process_time(),
             "ref_worker_restarts_total": self.engine.restarts,
+            "ref_model_version_changes_total": self.models.version_changes,
+            "ref_session_trimmed_turns_total": self.sessions.trimmed_turns,
         }
         return ServerFigures(info, self.backend.pool.stats(), self.engine.usage, values)

@@ -61,6 +61,7 @@ class ServerMetrics:
         self.history_tokens = self.histogram("ref_session_history_tokens", "History computed with a turn", LENGTHS)
         self.dependency_hits = self.counter("ref_dependency_hits", "Answers of the dependency that had the feature")
         self.dependency_errors = self.counter("ref_dependency_errors", "Requests to the dependency that failed")
+        self.dependency_timeouts = self.counter("ref_dependency_timeouts", "Those of them that timed out")
 
     def _stages(self) -> None:
         message = {

@@ -25,6 +25,7 @@ class InProcessSessions:
     def __init__(self, settings: SessionsConfig, max_tokens: int) -> None:
         self._settings = settings
         self._max_tokens = max_tokens
+        self.trimmed_turns = 0  # dropped by the window since the start
         self._conversations: OrderedDict[str, _Conversation] = OrderedDict()
 
     def configure(self, settings: SessionsConfig) -> None:
@@ -48,6 +49,7 @@ class InProcessSessions:
         found.turns.append(tuple(tokens))
         window = self._settings.window_turns
         if window:
+            self.trimmed_turns += max(0, len(found.turns) - window)
             del found.turns[:-window]
         while len(found.turns) > 1 and sum(map(len, found.turns)) > self._max_tokens:
             del found.turns[0]

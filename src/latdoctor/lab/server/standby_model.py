@@ -60,14 +60,16 @@ class ServingModels:
         self._wants_standby = wants_standby
         self._shared = shared
         self._light: Model | None = None
+        self.version_changes = 0  # since the start
 
     def prepare(self, settings: ModelSettings, *, standby: bool) -> None:
         """Prepares the models for `settings`. Takes seconds; call it off the worker and the event loop.
 
         Raises UsageError for what this machine cannot do; then nothing has changed.
         """
-        renewed = settings != self.main.settings
+        renewed, version = settings != self.main.settings, self.main.settings.version
         self.main.apply(settings)
+        self.version_changes += settings.version != version
         if not standby:
             self._light = None
         elif renewed or self._light is None:
