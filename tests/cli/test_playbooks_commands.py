@@ -92,6 +92,9 @@ def test_lint_reports_every_problem_with_its_line(own: str) -> None:
 
 def test_lint_requires_a_mechanism_of_a_playbook_for_a_cause(own: str) -> None:
     Path("own/test.scheduler.yaml").write_text(SCHEDULER.replace("  mechanism: [batch-sizes-bimodal clear]\n", ""))
+    assert "own/test.scheduler.yaml:17: verify lacks 'mechanism'" in run(["playbooks", "lint", "--playbooks", own]).err
+    symptom = SCHEDULER.replace("[batch-sizes-bimodal clear]", "[queue.depth < 0.5 x before]")
+    Path("own/test.scheduler.yaml").write_text(symptom)
     assert "verifies only symptoms" in run(["playbooks", "lint", "--playbooks", own]).err
 
 

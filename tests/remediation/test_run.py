@@ -643,7 +643,7 @@ NOT_HIGHER = sample_playbooks.SCHEDULER.replace("latency.p99 < 0.5 x before", "l
     ("text", "outcome"),
     [
         (NOT_HIGHER, Outcome.VERIFIED),  # its finding is not clear before
-        (NOT_HIGHER.replace("[batch-sizes-bimodal clear]", "[]"), Outcome.REFUSED),
+        (NOT_HIGHER.replace("[batch-sizes-bimodal clear]", "[arrival.rate > 0/s]"), Outcome.REFUSED),
     ],
 )
 def test_conditions_that_already_hold_are_refused(room: Room, tmp_path: Path, text: str, outcome: Outcome) -> None:
@@ -657,7 +657,7 @@ def test_conditions_that_already_hold_are_refused(room: Room, tmp_path: Path, te
 @pytest.mark.parametrize(("window", "outcome"), [("15s", Outcome.ROLLED_BACK), ("5s", Outcome.VERIFIED)])
 def test_fluctuating_signal_is_not_verified(room: Room, tmp_path: Path, window: str, outcome: Outcome) -> None:
     """A single window would have been the peak, and a change without effect would have passed."""
-    text = sample_playbooks.SCHEDULER.replace("[batch-sizes-bimodal clear]", "[]")
+    text = sample_playbooks.SCHEDULER.replace("[batch-sizes-bimodal clear]", "[arrival.rate > 0/s]")
     room.library = sample_playbooks.library(tmp_path / "more", text.replace("{window: 10s}", f"{{window: {window}}}"))
     room.service.p99 = lambda service: 3.0 if service.now == float(window.rstrip("s")) else 1.2
     result = room.run()

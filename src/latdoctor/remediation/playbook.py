@@ -148,7 +148,7 @@ class Verify(Struct, frozen=True):
 
     succeed: Annotated[tuple[Condition, ...], NonEmpty]
     load: Condition | None = None
-    mechanism: tuple[ClearedFinding | Condition, ...] = ()
+    mechanism: Annotated[tuple[ClearedFinding | Condition, ...], NonEmpty] = ()  # only with stages it may be absent
     abort: tuple[Condition, ...] = ()
     hold: Wait = Wait(10.0)
     within: Wait = Wait(60.0)

@@ -58,6 +58,9 @@ def read_playbook(path: Path, problems: list[Problem]) -> Playbook | None:
     if playbook is None:
         return None
     problems.extend(_check(playbook))
+    verify = root.value["verify"] if isinstance(root.value, dict) else root
+    if playbook.steps and isinstance(verify.value, dict) and "mechanism" not in verify.value:
+        problems.append(Problem(verify.where, "verify lacks 'mechanism'"))
     if playbook.on_failure and not playbook.stages and isinstance(root.value, dict):
         where = root.value["on_failure"].where
         problems.append(Problem(where, "on_failure is only valid with stages; steps are always undone together"))
