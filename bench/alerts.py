@@ -67,7 +67,7 @@ def sent(url: str, contents: Sequence[bytes], senders: int) -> tuple[float, list
                 return
             begun = time.perf_counter()
             connection = http.client.HTTPConnection(place.netloc, timeout=60)
-            connection.request("POST", place.path, content)
+            connection.request("POST", place.path, content, {"Content-Type": "application/json"})
             status = connection.getresponse().status
             connection.close()
             if status != 200:

@@ -21,7 +21,7 @@ CANARY = "c4n4ry"
 
 
 def send(url: str, content: bytes, token: str = "") -> int:
-    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     return httpx.post(url, content=content, headers=headers, timeout=30, trust_env=False).status_code
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
-import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +20,17 @@ from latdoctor.cli.configured_target import settings_of
 from latdoctor.cli.console import notice
 from latdoctor.cli.diagnose_watch import pause_of
 from latdoctor.cli.interrupt import ended_by_sigterm
+from latdoctor.cli.listen_access import (
+    PANEL,
+    AccessOptions,
+    AuthFile,
+    ClientCa,
+    HostName,
+    TlsCert,
+    TlsKey,
+    access_of,
+    address,
+)
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.resolve_request import (
@@ -37,12 +46,11 @@ from latdoctor.cli.sop_incident import procedures
 from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock
 from latdoctor.collectors.outage import outage_artifacts
-from latdoctor.collectors.promql.client import authorization
 from latdoctor.collectors.runner import SystemClock, collect_bundle
 from latdoctor.diagnosis.diagnose import diagnose
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.errors import LatdoctorError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, Window
 from latdoctor.http.safe_address import mask_credentials
@@ -187,7 +195,6 @@ def _window(bundle: Bundle, request: ResolvedRequest) -> Window:
     return Window(history.until - history.window, history.until)
 
 
-AUTH, AUTH_FILE = "LATDOCTOR_LISTEN_AUTH", "LATDOCTOR_LISTEN_AUTH_FILE"
 BY = "latdoctor listen"
 
 
@@ -196,7 +203,7 @@ class ListenRequest:
     """Options of `listen`."""
 
     place: str
-    auth_file: Path | None
+    access: AccessOptions
     close_on_resolve: bool
     sop: str
     sops: tuple[Path, ...]
@@ -207,9 +214,8 @@ class ListenRequest:
 def listen_until_ended(options: SourceOptions, request_options: ListenRequest) -> None:
     """Serve until Ctrl-C or SIGTERM. Raises LatdoctorError for invalid options."""
     configuration()  # errors in the receivers are reported now, not during an incident
-    host, port = _place(request_options.place)
-    secret = authorization(request_options.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
-    _must_be_guarded(host, secret)
+    host, port = address(request_options.place)
+    access = access_of(host, request_options.access)
     rules, every = rule_set(request_options.rules), pause_of(request_options.every)
     settings = settings_of(options)
     has_source = options.any_source or bool(settings.name)
@@ -242,7 +248,7 @@ def listen_until_ended(options: SourceOptions, request_options: ListenRequest) -
         contextlib.suppress(KeyboardInterrupt),
         ended_by_sigterm(),
         notifying(_log) as poke,
-        serve_webhook(host, port, secret, take, _log) as url,
+        serve_webhook(host, port, access, take, _log) as url,
     ):
         poke()  # messages left from the last time
         notice(f"listening for alerts at {url}; Ctrl-C ends")
@@ -251,31 +257,6 @@ def listen_until_ended(options: SourceOptions, request_options: ListenRequest) -
             threading.Event().wait()
         else:
             attendance.run()
-
-
-def _place(text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise UsageError(
-            f"{clean(text, 80)!r} is no place to listen at",
-            where="--listen",
-            next_step="write it such as 127.0.0.1:9095",
-        )
-    return host.removeprefix("[").removesuffix("]"), int(port)
-
-
-def _must_be_guarded(host: str, secret: str) -> None:
-    """Raises UsageError where any host in the network could open incidents."""
-    try:
-        own = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        own = host == "localhost"
-    if not own and not secret:
-        raise UsageError(
-            f"any client could send alerts to {clean(host, 80)}",
-            where="--listen",
-            next_step=f"put a token into a file and name it with --auth-file or in {AUTH_FILE}, or put it into {AUTH}",
-        )
 
 
 def _targets(request: ResolvedRequest, settings: TargetSettings) -> tuple[str, ...]:
@@ -311,27 +292,16 @@ def _log(text: str) -> None:
 
 
 PLACE = "127.0.0.1:9095"
-_HOW = "Alerts"
 
 Listen = Annotated[
-    str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen at.", rich_help_panel=_HOW)
-]
-AuthFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--auth-file",
-        metavar="FILE",
-        readable=False,
-        help="Credentials that senders need: a token, or `Basic USER:PASSWORD`.",
-        rich_help_panel=_HOW,
-    ),
+    str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen at.", rich_help_panel=PANEL)
 ]
 CloseOnResolve = Annotated[
     bool,
     typer.Option(
         "--close-on-resolve",
         help="Close an incident when its last alert is resolved. Without: it waits for `sop close`.",
-        rich_help_panel=_HOW,
+        rich_help_panel=PANEL,
     ),
 ]
 Every = Annotated[
@@ -347,6 +317,10 @@ def listen(
     *,
     place: Listen = PLACE,
     auth_file: AuthFile = None,
+    host_name: HostName = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    client_ca: ClientCa = None,
     close_on_resolve: CloseOnResolve = False,
     sop: SopOption = None,
     sops: Sops = None,
@@ -360,12 +334,18 @@ def listen(
     its group join it, repetitions add nothing; after an answer of 200 it is in the journal. With a source (as for
     diagnose) the service is observed until Ctrl-C: is the alert real, what is the cause, and how does it develop.
 
-    The token can also be in LATDOCTOR_LISTEN_AUTH, or in a file named by LATDOCTOR_LISTEN_AUTH_FILE; it is required
-    unless the server listens on the loopback interface.
+    The token can also be in LATDOCTOR_LISTEN_AUTH, or in a file named by LATDOCTOR_LISTEN_AUTH_FILE. Unless the server
+    listens on the loopback interface, it or client certificates (--client-ca) are required.
 
     Exit codes: 0 ended by Ctrl-C or SIGTERM · 1 it cannot listen there · 2 usage, or an invalid file.
     """
     request_options = ListenRequest(
-        place, auth_file, close_on_resolve, sop or "", tuple(sops or ()), every, tuple(rules or ())
+        place=place,
+        access=AccessOptions(auth_file, tuple(host_name or ()), tls_cert, tls_key, client_ca),
+        close_on_resolve=close_on_resolve,
+        sop=sop or "",
+        sops=tuple(sops or ()),
+        every=every,
+        rules=tuple(rules or ()),
     )
     listen_until_ended(sources, request_options)
