@@ -37,7 +37,7 @@ class FakeModel:
 
     @property
     def precision(self) -> str:
-        return "fp32"
+        return "fp32" if self.settings.precision == "auto" else self.settings.precision
 
     @property
     def checksum(self) -> str:
