@@ -104,6 +104,20 @@ def _configuration_page() -> str:
         "latdoctor reads ./latdoctor.yaml, else ~/.config/latdoctor/latdoctor.yaml. `docs/generate.py`\n"
         "writes this page and [latdoctor.yaml.schema.json](latdoctor.yaml.schema.json)\n"
         "from the types in `cli/config_file.py`.",
+        "## Trust",
+        "A file in the working directory may have arrived with a cloned repository or an archive, so that its owner\n"
+        "proves nothing. It is used without consent only where the user owns it, no other user can write it or its\n"
+        "folder, and all it names is metrics pages and a Prometheus on loopback addresses, and files in its folder.\n"
+        "A file that names another address, `admin`, `allow`, a credential file, a receiver or a file elsewhere is\n"
+        "refused (exit 2), with what it would do, until `latdoctor trust` has printed what it permits and remembered\n"
+        "its content (SHA-256, in ~/.config/latdoctor/trusted.json). A changed file must be trusted again. The\n"
+        "command asks no question, so that it works in CI: running it is the consent. `--list` and `--remove` show\n"
+        "and withdraw it. ~/.config/latdoctor/latdoctor.yaml needs no trust; a warning appears where other users can\n"
+        "write it.",
+        "Credential files (`prometheus_auth`, `admin_token`, `url_file`, `key_file`) must be below the folder of the\n"
+        "configuration or ~/.config/latdoctor, links resolved. They are small regular files, no pipes or devices; a\n"
+        "warning appears where other users can read one. `admin_token` is sent to the `admin` addresses of its\n"
+        "target, without any to its one server, and nowhere else.",
     ]
     definitions = config_file.schema()["$defs"]
     for heading, name in (("targets.NAME", "TargetConfig"), ("slo", "SloConfig"), ("notify.NAME", "ReceiverConfig")):

@@ -28,9 +28,10 @@ def pytest_configure() -> None:
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_state_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Whoever runs the tests may have an incident open: no test reads of it, and none writes to it."""
+    """The user who runs the tests may have an incident open and a configuration: no test reads or writes them."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("LATDOCTOR_STATE", str(tmp_path_factory.mktemp("state") / "of-nobody"))
+        patched.setenv("XDG_CONFIG_HOME", str(tmp_path_factory.mktemp("config") / "of-nobody"))
         yield
 
 

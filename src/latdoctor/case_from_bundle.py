@@ -143,22 +143,25 @@ def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) 
     """
     from latdoctor.remediation.target import Pages
 
-    siblings = tuple(url for url in servers if _sibling(_origin(url), access, known))
+    siblings = tuple(url for url in servers if _sibling(url, access, known))
     return Pages(tuple(url for url in servers if url not in siblings), siblings)
 
 
-def _sibling(place: str, access: Access, known: Mapping[str, str]) -> bool:
-    """Whether another server of the target's kind is there; one that does not let us in is none."""
+def _sibling(url: str, access: Access, known: Mapping[str, str]) -> bool:
+    """Whether another server of the target's kind has this page; it is sent no token, which belongs to the target."""
+    from latdoctor.collectors.prometheus.discovery import dialects_at
+    from latdoctor.http.client import Secret
     from latdoctor.remediation.target import Access, Target, TargetKind, canonical_url, detect_kind
 
+    place = _origin(url)
     if canonical_url(place) == canonical_url(access.target.admin):
         return False
     if canonical_url(place) in known:
         return known[canonical_url(place)] == access.target.kind
     try:
-        return detect_kind(Access(Target(place, TargetKind.UNKNOWN, admin=place), access.token)) == access.target.kind
+        return detect_kind(Access(Target(place, TargetKind.UNKNOWN, admin=place), Secret())) == access.target.kind
     except LatdoctorError:
-        return False
+        return access.target.kind in dialects_at(url)  # the kinds of servers are named as their dialects
 
 
 def _origin(url: str) -> str:

@@ -21,6 +21,7 @@ import yaml
 from msgspec import Struct
 
 from latdoctor.errors import DefinitionError, Problem
+from latdoctor.regular_file import read_regular
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 24
@@ -58,17 +59,14 @@ class Node(Struct, frozen=True, gc=False):
 
 
 def load(path: Path) -> Node:
-    """The document in `path`. Raises DefinitionError for anything that is not strict YAML, or would have us wait."""
-    if path.is_fifo():
-        raise DefinitionError([Problem(str(path), "is a pipe, and no file")])
+    """The document in `path`. Raises DefinitionError for anything that is not strict YAML in a regular file."""
     return parse(contents(path), str(path))
 
 
 def contents(path: Path) -> bytes:
     """The bytes of `path`, one more than MAX_BYTES at most. Raises DefinitionError where it cannot be read."""
     try:
-        with path.open("rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return read_regular(path, MAX_BYTES)
     except OSError as error:
         raise DefinitionError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
 

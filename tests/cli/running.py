@@ -8,9 +8,12 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from latdoctor.cli.config_file import FILE, trust_store
+from latdoctor.cli.config_trust import digest
 from latdoctor.cli.main import main
 
 
@@ -46,6 +49,19 @@ def run(arguments: Sequence[str], *, terminal: bool = False) -> Outcome:
         except SystemExit as leaving:
             code = leaving.code if isinstance(leaving.code, int) else 1
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def write_trusted(text: str, folder: Path | None = None) -> None:
+    """Writes latdoctor.yaml into `folder` (here by default), and trusts it as `latdoctor trust` does."""
+    place = (folder or Path()).resolve() / FILE
+    place.write_text(text)
+    trust_store().add(place, digest(place.read_bytes()))
+
+
+def private_file(path: Path | str, text: str) -> None:
+    """A file with credentials that only its user can read."""
+    Path(path).write_text(text)
+    Path(path).chmod(0o600)
 
 
 def diagnosed(*arguments: str, code: int | None = None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import pages
-from tests.cli.running import checks, diagnosed, run
+from tests.cli.running import checks, diagnosed, run, write_trusted
 
 SETTINGS = """
 targets:
@@ -79,7 +79,7 @@ def test_given_sources_go_before_the_configuration(home: Path, monkeypatch: pyte
 
 def test_several_targets_must_be_chosen_from(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
-    Path("latdoctor.yaml").write_text(f"{SETTINGS}  chat: {{log: [kern.log]}}\n")
+    write_trusted(f"{SETTINGS}  chat: {{log: [kern.log]}}\n")
     outcome = run(["diagnose"])
     assert (outcome.code, outcome.out) == (2, "")
     assert "several targets are configured: chat, intent" in outcome.err
@@ -96,7 +96,7 @@ def test_an_unknown_target_is_told_the_known_ones(home: Path, monkeypatch: pytes
 
 def test_every_error_of_the_file_is_told_with_its_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
-    Path("latdoctor.yaml").write_text(
+    write_trusted(
         "targets:\n  a:\n    slo: {p99: 0s, p98: 1s}\n    server: http://127.0.0.1/\n    nvml: maybe\n"
         "    colour: red\ntragets: {}\n"
     )
@@ -110,7 +110,7 @@ def test_every_error_of_the_file_is_told_with_its_line(home: Path, monkeypatch: 
 
 def test_a_file_that_is_no_yaml_is_told_with_its_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(home)
-    Path("latdoctor.yaml").write_text("targets:\n  a: [\n")
+    write_trusted("targets:\n  a: [\n")
     outcome = run(["diagnose"])
     assert (outcome.code, outcome.out) == (2, "")
     assert "latdoctor.yaml:" in outcome.err
@@ -146,7 +146,7 @@ def test_checks_of_gpus_do_not_apply_where_none_is_configured(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     pages = ", ".join(str(PAGES / name) for name in ("first.prom", "last.prom"))
-    (tmp_path / "latdoctor.yaml").write_text(f"targets:\n  small:\n    metrics: [{pages}]\n{line}")
+    write_trusted(f"targets:\n  small:\n    metrics: [{pages}]\n{line}")
     answer = diagnosed("--target", "small")
     found = {one["id"]: one["status"] for one in answer["checks"]}
     assert {found[name] for name in ("gpu-clocks-cut", "gpu-xid", "gpu-memory-full")} == {status}

@@ -11,7 +11,7 @@ from latdoctor.cli.configured_target import settings_of
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.resolve_request import BaselineNeed, resolve_request
 from tests.cli import pages
-from tests.cli.running import checks, diagnosed, run
+from tests.cli.running import checks, diagnosed, private_file, run, write_trusted
 
 SETTINGS = """
 targets:
@@ -33,12 +33,12 @@ targets:
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "latdoctor.yaml").write_text(SETTINGS)
     (tmp_path / "first.prom").write_bytes(pages.triton(81_000, seconds_each=0.2))
     (tmp_path / "last.prom").write_bytes(pages.triton(85_000, seconds_each=0.2))
     (tmp_path / "app.log").write_text("[    1.000000] eth0: link up\n")
-    (tmp_path / "shop.credentials").write_text("Bearer of-the-shop\n")
+    private_file(tmp_path / "shop.credentials", "Bearer of-the-shop\n")
     monkeypatch.chdir(tmp_path)
+    write_trusted(SETTINGS)
     return tmp_path
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli import pages
-from tests.cli.running import run
+from tests.cli.running import run, write_trusted
 
 BUNDLE = str(Path(__file__).parents[2] / "fixtures" / "incidents" / "gpu-thermal")
 
@@ -151,7 +151,7 @@ def test_what_is_no_http_address_is_a_usage_error(url: str) -> None:
 
 
 def test_a_configured_address_that_is_none_is_told_with_its_target() -> None:
-    Path("latdoctor.yaml").write_text("targets: {shop: {server: [ftp://x/metrics]}}\n")
+    write_trusted("targets: {shop: {server: [ftp://x/metrics]}}\n")
     outcome = run(["diagnose"])
     assert (outcome.code, outcome.out) == (2, "")
     assert "target shop: 'ftp://x/metrics' is not an http or https address" in outcome.err

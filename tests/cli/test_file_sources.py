@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import diagnosed, run
+from tests.cli.running import diagnosed, run, write_trusted
 
 ENGINES = "tensorrt/trex/examples/pytorch/resnet/A100"
 SOURCES = {
@@ -65,11 +65,11 @@ def test_a_file_in_the_place_of_a_bundle_names_its_option(name: str, option: str
 
 
 def test_files_of_a_target_are_configured(samples: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "latdoctor.yaml").write_text(
+    monkeypatch.chdir(tmp_path)
+    write_trusted(
         f"targets:\n  a:\n    nsys: [{samples / 'nsys/nsys-ai/healthy_1pct.sqlite'}]\n"
         f"    torch_memory: [{samples / 'torch_memory/medium_128_inference.memory_snapshot.pickle'}]\n"
     )
-    monkeypatch.chdir(tmp_path)
     document = diagnosed("--target", "a")
     read = {row["collector"] for row in document["coverage"] if row["status"] in ("read", "partly")}
     assert {"nsight", "torch_memory"} <= read

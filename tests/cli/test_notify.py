@@ -15,7 +15,7 @@ from latdoctor.incident import events
 from latdoctor.incident.state import decode_body
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
-from tests.cli.running import Outcome, run
+from tests.cli.running import Outcome, private_file, run, write_trusted
 from tests.http.stub_server import Server, answering, each, hangs, serving
 from tests.notify import incident_cases as stories
 from tests.remediation.actions.lossy_proxy import PATIENCE
@@ -37,11 +37,11 @@ def server() -> Iterator[Server]:
 
 
 def configure(server: Server, more: str = "") -> None:
-    Path("pagerduty.key").write_text(f"{CANARY}\n")
-    Path("slack.url").write_text(f"http://127.0.0.1:{server.port}/services/T0/B0/{CANARY}\n")
-    Path("webhook.key").write_text(SIGNING)
+    private_file("pagerduty.key", f"{CANARY}\n")
+    private_file("slack.url", f"http://127.0.0.1:{server.port}/services/T0/B0/{CANARY}\n")
+    private_file("webhook.key", SIGNING)
     here = f"http://127.0.0.1:{server.port}"
-    Path("latdoctor.yaml").write_text(f"""
+    write_trusted(f"""
 notify:
   on-call:
     kind: pagerduty
@@ -234,7 +234,7 @@ def test_loopback_requires_allow_private(server: Server) -> None:
         .replace("http://127", "https://127")
         .replace("allow_private: true", "allow_private: false")
     )
-    Path("latdoctor.yaml").write_text(text)
+    write_trusted(text)
     outcome = quiet(run(["notify", "test", "archive"]))
     assert outcome.code == 1
     assert "allow_private is not set" in outcome.err
@@ -257,7 +257,7 @@ BAD = {
 
 @pytest.mark.parametrize(("text", "why"), BAD.items(), ids=range(len(BAD)))
 def test_configuration_errors_have_lines(text: str, why: str) -> None:
-    Path("latdoctor.yaml").write_text(f"notify:\n  one:\n    {text}\n")
+    write_trusted(f"notify:\n  one:\n    {text}\n")
     outcome = run(["notify", "send"])
     assert outcome.code == 2
     assert why in outcome.err
@@ -265,7 +265,7 @@ def test_configuration_errors_have_lines(text: str, why: str) -> None:
 
 
 def test_all_problems_are_reported_at_once() -> None:
-    Path("latdoctor.yaml").write_text("notify:\n  a b/c: {kind: mail}\n  two: {kind: webhook}\nother: 1\n")
+    write_trusted("notify:\n  a b/c: {kind: mail}\n  two: {kind: webhook}\nother: 1\n")
     outcome = run(["notify", "send"])
     assert all(why in outcome.err for why in ("is no valid name", "not one of", "an address", "unknown key 'other'"))
 
@@ -298,7 +298,7 @@ def test_background_sender_sends_all_by_the_end(server: Server) -> None:
 def test_incident_commands_send_notifications(server: Server) -> None:
     configure(server)
     text = Path("latdoctor.yaml").read_text().replace("on: [alert, change, late, closed]", "on: [alert, taken, closed]")
-    Path("latdoctor.yaml").write_text(text.partition("  channel:")[0])
+    write_trusted(text.partition("  channel:")[0])
     for command in (
         "sop start --title slow --target shop --by ada",
         "sop note looking --by ada",
@@ -316,9 +316,7 @@ def test_hanging_receiver_delays_nothing() -> None:
     with serving(hangs) as hanging, serving(answering(200)) as well:
         configure(well)
         text = Path("latdoctor.yaml").read_text()
-        Path("latdoctor.yaml").write_text(
-            text.replace(f"url: http://127.0.0.1:{well.port}\n", f"url: http://127.0.0.1:{hanging.port}\n")
-        )
+        write_trusted(text.replace(f"url: http://127.0.0.1:{well.port}\n", f"url: http://127.0.0.1:{hanging.port}\n"))
         said: list[str] = []
         with notifying(said.append, 0.5) as poke:
             journal = happened()
@@ -333,8 +331,8 @@ def test_hanging_receiver_delays_nothing() -> None:
 
 def test_errors_are_logged_once_and_never_raised(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(server)
-    Path("pagerduty.key").write_text(f"{CANARY}x")
-    Path("slack.url").write_text(f"https://evil.example/{CANARY}")
+    private_file("pagerduty.key", f"{CANARY}x")
+    private_file("slack.url", f"https://evil.example/{CANARY}")
     said: list[str] = []
 
     def broken(*_: object) -> None:
@@ -352,7 +350,7 @@ def test_errors_are_logged_once_and_never_raised(server: Server, monkeypatch: py
 
 
 def test_a_configuration_that_is_broken_disturbs_nothing() -> None:
-    Path("latdoctor.yaml").write_text("notify: [\n")
+    write_trusted("notify: [\n")
     said: list[str] = []
     with notifying(said.append) as poke:
         poke()
@@ -364,7 +362,7 @@ def test_broken_receiver_does_not_prevent_rollback() -> None:
     journal = Journal.opened(Path("state/journal.sqlite").absolute())
     with serving(answering(404, b"{}")) as there:
         url = f"http://127.0.0.1:{there.port}"
-        Path("latdoctor.yaml").write_text(f"targets: {{bot: {{admin: ['{url}']}}}}\nnotify: {{a: {{kind: sms}}}}\n")
+        write_trusted(f"targets: {{bot: {{admin: ['{url}']}}}}\nnotify: {{a: {{kind: sms}}}}\n")
         for one in stories.story("promo-rush"):
             told = json.loads(json.dumps(one["body"]).replace("http://10.0.0.7:8080", url))
             journal.append(one["run"], one["kind"], told)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.journal.store import Journal
-from tests.cli.running import run
+from tests.cli.running import private_file, run, write_trusted
 from tests.http.stub_server import answering, serving
 from tests.notify import incident_cases as stories
 
@@ -37,10 +37,10 @@ def _at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
-    Path("pagerduty.key").write_text("k" * 32)
-    Path("webhook.key").write_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-    Path("slack.url").write_text("https://hooks.slack.com/services/T0/B0/x")
-    Path("latdoctor.yaml").write_text(block("configuration"))
+    private_file("pagerduty.key", "k" * 32)
+    private_file("webhook.key", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
+    private_file("slack.url", "https://hooks.slack.com/services/T0/B0/x")
+    write_trusted(block("configuration"))
     moments = iter([stories.at(one["at"]) for one in stories.story("promo-rush")[:4]])
     journal = Journal.opened(tmp_path / "state" / "journal.sqlite", clock=lambda: next(moments))
     for one in stories.story("promo-rush")[:4]:
@@ -58,11 +58,11 @@ def test_the_dry_run() -> None:
 def test_the_sending() -> None:
     with serving(answering(202)) as server:
         here = f"http://127.0.0.1:{server.port}"
-        Path("slack.url").write_text(f"{here}/services/T0/B0/x")
+        private_file("slack.url", f"{here}/services/T0/B0/x")
         text = block("configuration").replace("https://hooks.example.org", here)
         for kind, also in (("pagerduty", f"url: {here}"), ("slack", f"allow: [{here}]")):
             text = text.replace(f"kind: {kind}\n", f"kind: {kind}\n    {also}\n    allow_private: true\n")
-        Path("latdoctor.yaml").write_text(text)
+        write_trusted(text)
         outcome = run(block("send").splitlines()[0].removeprefix("$ latdoctor ").split())
     assert outcome.code == 0, outcome.err
     shows("send", "".join(sorted(outcome.err.splitlines(keepends=True))) + outcome.out)

@@ -14,7 +14,7 @@ import pytest
 from latdoctor.cli.time_args import moment
 from latdoctor.collectors.promql.client import AUTH, AUTH_FILE, CA_FILE
 from latdoctor.errors import UsageError
-from tests.cli.running import checks, diagnosed, run
+from tests.cli.running import checks, diagnosed, private_file, run, write_trusted
 from tests.collectors.promql.history import END, HOUR, openmetrics
 from tests.collectors.promql.real import prometheus
 
@@ -117,8 +117,8 @@ def test_a_guarded_server_is_read_with_what_the_environment_names(
 
 def test_a_configured_server_and_its_credentials(guarded: tuple[str, Path]) -> None:
     url, authority = guarded
-    Path("secret").write_text(f"Basic me:{CANARY}")
-    Path("latdoctor.yaml").write_text(
+    private_file("secret", f"Basic me:{CANARY}")
+    write_trusted(
         f"targets:\n  shop:\n    prometheus: {url}\n    select: '{{job=\"vllm\"}}'\n"
         f"    prometheus_auth: secret\n    prometheus_ca: {authority}\n"
     )

@@ -30,7 +30,7 @@ from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Target
 from latdoctor.report.remediation_steps import of_result
 from tests.cli.admin_server import Admin, admin
-from tests.cli.running import diagnosed, run
+from tests.cli.running import diagnosed, private_file, run, write_trusted
 
 PLAYBOOKS = Path(__file__).parents[1] / "crash" / "playbooks"
 INCIDENT = Path(__file__).parents[2] / "fixtures" / "incidents" / "promo-rush.tar.zst"
@@ -317,13 +317,13 @@ CONFIGURED = """targets:
 
 @pytest.fixture
 def configured(tmp_path: Path) -> Path:
-    (tmp_path / "bot.token").write_text("s3cret\n")
+    private_file(tmp_path / "bot.token", "s3cret\n")
     return tmp_path / "latdoctor.yaml"
 
 
 def test_the_configured_token_is_found_again(configured: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with admin(token="s3cret") as shut:  # noqa: S106 - guards nothing
-        configured.write_text(CONFIGURED.format(url=shut.url))
+        write_trusted(CONFIGURED.format(url=shut.url))
         outcome = remediate("--target", "bot", "-o", "json")
         assert outcome.code == 0, outcome.err
         (plan,) = json.loads(outcome.out)["plans"]
@@ -337,11 +337,11 @@ def test_the_configured_token_is_found_again(configured: Path, monkeypatch: pyte
 
 
 def test_an_invalid_receiver_hides_no_token(configured: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    configured.write_text(CONFIGURED.format(url=NOWHERE) + "notify: {a: {kind: sms}}\n")
+    write_trusted(CONFIGURED.format(url=NOWHERE) + "notify: {a: {kind: sms}}\n")
     for one in (Target("x", "reference", admin=NOWHERE, configured="bot"), Target("x", "reference", admin=NOWHERE)):
         assert settings_for(one).admin_token == Path("bot.token")
     assert capsys.readouterr().err == ""
-    configured.write_text("targets: [\n")
+    write_trusted("targets: [\n")
     assert settings_for(Target("x", "reference", admin=NOWHERE)).admin_token is None  # no token of it had let that in
     assert "the configuration is not searched for a token: latdoctor.yaml:" in capsys.readouterr().err
     with pytest.raises(DefinitionError):

@@ -10,7 +10,7 @@ from threading import Thread
 import pytest
 
 from tests.cli import pages
-from tests.cli.running import run
+from tests.cli.running import run, write_trusted
 
 CANARY = "c4n4ry"
 SERVED = pages.triton(81_000)
@@ -66,7 +66,7 @@ def test_no_file_holds_it(place: str) -> None:
 
 
 def test_the_configured_targets_are_listed_without_it(place: str) -> None:
-    Path("latdoctor.yaml").write_text(f"targets: {{shop: {{server: ['{_url(place)}']}}}}\n")
+    write_trusted(f"targets: {{shop: {{server: ['{_url(place)}']}}}}\n")
     outcome = run(["targets"])
     assert place in outcome.out
     assert CANARY not in outcome.out + outcome.err

@@ -23,7 +23,7 @@ from latdoctor.journal.store import Journal
 from latdoctor.remediation.run_history import ChangeRef, RunOpened
 from latdoctor.report.handover import refused_line
 from latdoctor.sanitize import clean
-from tests.cli.running import Outcome, run
+from tests.cli.running import Outcome, run, write_trusted
 from tests.incident.journal_builders import SOP, cause, incident, moment
 from tests.incident.scenarios import plan
 from tests.journal.builders import files
@@ -211,7 +211,7 @@ def test_opened_twice_it_is_the_same_one() -> None:
 
 
 def test_a_configured_target_brings_its_addresses(state: Path) -> None:
-    Path("latdoctor.yaml").write_text("targets: {shop: {server: [http://u:geheim@10.0.0.5:8000/metrics]}}\n")
+    write_trusted("targets: {shop: {server: [http://u:geheim@10.0.0.5:8000/metrics]}}\n")
     started("--target", "shop")
     (found,) = known(state)
     assert found.opened.targets == ("shop", "http://…@10.0.0.5:8000/metrics")

@@ -21,7 +21,7 @@ from latdoctor.incident.state import Incident, decode_body, incidents_in
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
 from tests.cli.pages import triton
-from tests.cli.running import Outcome, run
+from tests.cli.running import Outcome, run, write_trusted
 from tests.http.stub_server import answering, serving
 from tests.incident.alert_builders import alert, notification
 
@@ -94,7 +94,7 @@ def test_alerts_that_still_fire_are_named_when_it_is_closed() -> None:
 
 
 def test_bare_host_is_reported(state: Path) -> None:
-    Path("latdoctor.yaml").write_text("targets: {checkout-bot: {server: [http://10.0.0.5:8000/metrics]}}\n")
+    write_trusted("targets: {checkout-bot: {server: [http://10.0.0.5:8000/metrics]}}\n")
     outcome = said("sop", "start", "--target", "checkout-bt")
     assert outcome.err.count("\n") == 1
     assert "'checkout-bt' is neither a configured target nor an address" in outcome.err
@@ -205,7 +205,7 @@ TYPO = "targets: {bot: {server: [http://10.0.0.5:8000/metrics]}}\nnotify: {a: {k
 
 @pytest.mark.parametrize("text", [TYPO, TYPO.replace("notify", "notfy"), "notify: {a: {kind: sms}}\n", "notify: [\n"])
 def test_invalid_receivers_do_not_prevent_opening(text: str, state: Path) -> None:
-    Path("latdoctor.yaml").write_text(text)
+    write_trusted(text)
     outcome = said("sop", "start", "--target", "bot")
     assert "no receiver is notified: " in outcome.err
     assert "latdoctor.yaml:" in outcome.err

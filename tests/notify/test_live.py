@@ -13,6 +13,7 @@ from latdoctor.incident import events
 from latdoctor.incident.state import decode_body
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
+from tests.cli.running import private_file
 from tests.crash.command import Command
 from tests.crash.target import BEFORE, Target
 from tests.http.stub_server import Server, answering, hangs, serving
@@ -27,12 +28,13 @@ def command(tmp_path: Path) -> Iterator[Command]:
 
 
 def configured(command: Command, well: Server, other: str) -> None:
-    (command.folder / "pagerduty.key").write_text(CANARY)
+    private_file(command.folder / "pagerduty.key", CANARY)
     (command.folder / "latdoctor.yaml").write_text(f"""
 notify:
   on-call: {{kind: pagerduty, url: "http://127.0.0.1:{well.port}", key_file: pagerduty.key, allow_private: true}}
   archive: {{kind: webhook, url: "{other}", allow_private: true}}
 """)
+    done(command, "trust")
 
 
 def done(command: Command, *words: str) -> str:

@@ -1,14 +1,15 @@
 """`latdoctor.yaml`: the targets with their SLOs, and the receivers of notifications.
 
-The file is ./latdoctor.yaml, else ~/.config/latdoctor/latdoctor.yaml. Its keys are the fields of `TargetConfig` and
-`ReceiverConfig`; docs/configuration.md and docs/latdoctor.yaml.schema.json are generated from them.
+The file is ./latdoctor.yaml, where it is trusted (config_trust.py), else ~/.config/latdoctor/latdoctor.yaml. Its keys
+are the fields of `TargetConfig` and `ReceiverConfig`; docs/configuration.md and docs/latdoctor.yaml.schema.json are
+generated from them.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,10 +18,13 @@ from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from latdoctor.cli.console import notice
-from latdoctor.errors import DefinitionError, Problem
+from latdoctor.cli.config_trust import STORE, Grants, TrustStore, grants, require_trust
+from latdoctor.cli.console import notice, notice_once
+from latdoctor.cli.credential_files import misplaced, warn_if_readable
+from latdoctor.errors import DefinitionError, Problem, UsageError
 from latdoctor.notify.receiver_config import KINDS, NOTICE_KINDS, NoticeKind, Receiver, ReceiverKind
-from latdoctor.strict_yaml import Fields, Node, load, one_of
+from latdoctor.regular_file import read_with_status, written_by_others
+from latdoctor.strict_yaml import MAX_BYTES, Fields, Node, one_of, parse
 from latdoctor.units import parse_share, parse_span
 
 FILE = "latdoctor.yaml"
@@ -148,14 +152,58 @@ def targets() -> Mapping[str, TargetSettings]:
     return found.targets
 
 
+def user_folder() -> Path:
+    """$XDG_CONFIG_HOME/latdoctor, else ~/.config/latdoctor. Raises UsageError for a user without a home."""
+    general = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    try:  # the XDG base directory specification: a path that is not absolute is ignored
+        return (general if general.is_absolute() else Path.home() / ".config") / "latdoctor"
+    except RuntimeError as error:
+        raise UsageError("this user has no home", next_step="set XDG_CONFIG_HOME=FOLDER") from error
+
+
+def trust_store() -> TrustStore:
+    return TrustStore(user_folder() / STORE)
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigContent:
+    """A configuration as it was read once: its bytes are what is parsed, and what is trusted."""
+
+    path: Path
+    raw: bytes
+    status: os.stat_result
+    configuration: Configuration
+
+    @property
+    def grants(self) -> Grants:
+        found = self.configuration
+        return grants(found.targets.values(), found.receivers.values(), self.path.parent)
+
+
 def _read(*, whole: bool) -> Configuration:
-    """`whole`: problems of receivers and unknown keys are errors too. Raises DefinitionError."""
-    user = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "latdoctor" / FILE
+    """`whole`: problems of receivers and unknown keys are errors too. Raises DefinitionError, UntrustedConfigError."""
+    user = user_folder() / FILE
     path = next((path for path in (Path(FILE), user) if path.is_file()), None)
     if path is None:
         return Configuration({}, {})
+    found = read_configuration(path, whole=whole)
+    if path == user or (user.is_file() and path.samefile(user)):
+        _warn_if_writable(found)
+    else:
+        require_trust(path, found.raw, found.status, found.grants, trust_store())
+    for file in _credential_files(found.configuration):
+        warn_if_readable(file)
+    return found.configuration
+
+
+def read_configuration(path: Path, *, whole: bool) -> ConfigContent:
+    """The file at `path`, trusted or not. `whole` as for `_read`. Raises DefinitionError."""
+    try:
+        raw, status = read_with_status(path, MAX_BYTES)
+    except OSError as error:
+        raise DefinitionError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
     problems: list[Problem] = []
-    fields = Fields(load(path), problems, "configuration")
+    fields = Fields(parse(raw, str(path)), problems, "configuration")
     found = {name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")}
     targets_wrong = bool(problems)
     receivers = {name: _receiver(name, node, path.parent, fields) for name, node in fields.items("notify")}
@@ -164,7 +212,21 @@ def _read(*, whole: bool) -> Configuration:
     misspelled = fields.node("targets") is None and len(problems) > known
     if problems and (whole or targets_wrong or misspelled):
         raise DefinitionError(problems, next_step=f"correct {path}")
-    return Configuration(found, receivers, tuple(problems[known:]))
+    return ConfigContent(path, raw, status, Configuration(found, receivers, tuple(problems[known:])))
+
+
+def _warn_if_writable(found: ConfigContent) -> None:
+    """The user's own file needs no trust; other users must not be able to replace its content."""
+    why = written_by_others(found.status) or written_by_others(found.path.parent.stat())
+    if why:
+        notice_once(f"{found.path}: the file or its folder {why}. Next: chmod go-w {found.path.parent} {found.path}")
+
+
+def _credential_files(found: Configuration) -> Iterator[Path | None]:
+    for target in found.targets.values():
+        yield from (target.admin_token, target.prometheus_auth)
+    for receiver in found.receivers.values():
+        yield from (receiver.url_file, receiver.key_file)
 
 
 def converted(node: Node, kind: type[T], base: Path, problems: list[Problem], what: str) -> T | None:
@@ -204,6 +266,8 @@ def _custom(base: Path, kind: type, value: object) -> object:
 
 def _target(name: str, node: Node, base: Path, problems: list[Problem]) -> TargetSettings:
     found = converted(node, TargetConfig, base, problems, f"target {name}")
+    if found:
+        _check_credentials(node, ("admin_token", "prometheus_auth"), found, base, problems)
     return TargetSettings(name=name, **structs.asdict(found)) if found else TargetSettings(name=name)
 
 
@@ -213,6 +277,7 @@ def _receiver(name: str, node: Node, base: Path, outer: Fields) -> Receiver:
     found = converted(node, ReceiverConfig, base, outer.problems, f"receiver {name}")
     if found is None:
         return Receiver(name=name, kind=ReceiverKind.WEBHOOK)  # never used: the problem is raised
+    _check_credentials(node, ("url_file", "key_file"), found, base, outer.problems)
     messages = _receiver_problems(found)
     for message in messages:
         outer.problem(node.where, message)
@@ -221,6 +286,15 @@ def _receiver(name: str, node: Node, base: Path, outer: Fields) -> Receiver:
     values = structs.asdict(found) | {"kind": ReceiverKind(found.kind)}
     values["on"] = NOTICE_KINDS if found.on is None else tuple(NoticeKind(text) for text in found.on)
     return Receiver(name=name, authorities=values.pop("ca"), **values)
+
+
+def _check_credentials(node: Node, keys: Sequence[str], found: Struct, base: Path, problems: list[Problem]) -> None:
+    """Adds a problem for each file of credentials that is neither beside the configuration nor in the user's folder."""
+    for key in keys:
+        file = getattr(found, key)
+        why = misplaced(file, (base, user_folder())) if file else ""
+        if why and isinstance(node.value, dict):
+            problems.append(Problem(node.value[key].where, f"{key}: {why}"))
 
 
 # Keys that a kind does not have, and why.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from latdoctor.cli.console import notice
+from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import UsageError
 from latdoctor.http.safe_address import mask_credentials
 from latdoctor.sanitize import clean
@@ -61,6 +62,8 @@ def _without_replaced(settings: TargetSettings, sources: SourceOptions) -> Targe
     if sources.prometheus and sources.prometheus != settings.prometheus:  # its credentials are for no other server
         settings = structs.replace(settings, select="", prometheus_auth=None, prometheus_ca=None)
     if _replaced(sources):
+        if not settings.admin and not _same_server(settings, sources):  # its admin token is for no other server
+            settings = structs.replace(settings, admin_token=None)
         return structs.replace(settings, server=(), metrics=(), prometheus="")
     return structs.replace(settings, server=()) if sources.until else settings
 
@@ -68,3 +71,9 @@ def _without_replaced(settings: TargetSettings, sources: SourceOptions) -> Targe
 def _replaced(sources: SourceOptions) -> bool:
     """Whether the command line names another view of the target's metrics."""
     return bool(sources.server or sources.metrics or sources.prometheus)
+
+
+def _same_server(settings: TargetSettings, sources: SourceOptions) -> bool:
+    """Whether the command line names the target's own server, and no other."""
+    named, own = (tuple(map(shown_origin, urls)) for urls in (sources.server, settings.server))
+    return len(own) == 1 and named == own

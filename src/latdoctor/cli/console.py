@@ -122,6 +122,16 @@ def notice(text: str, *, hang: int = 2) -> None:
     typer.echo(text, err=True)
 
 
+_noticed: set[str] = set()
+
+
+def notice_once(text: str) -> None:
+    """As `notice`, but a repetition within one command is not printed."""
+    if text not in _noticed:
+        _noticed.add(text)
+        notice(text)
+
+
 class TolerantStream(io.TextIOBase):
     """A stream that survives a closed pipe. `patient`: other failures to write are ignored as well."""
 
@@ -188,6 +198,7 @@ def install_streams() -> bool:
 
     A closed descriptor is opened to /dev/null: otherwise the first file that is opened would get its number.
     """
+    _noticed.clear()
     out, err = sys.stdout, sys.stderr
     # Characters that the encoding lacks are replaced: a partly readable answer is better than none.
     for stream in (out, err):

@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from latdoctor.cli.credential_files import warn_if_readable
 from latdoctor.collectors.promql.client import authorization
 from latdoctor.errors import UsageError
 from latdoctor.http.cross_site import HostNames
@@ -96,6 +97,8 @@ def address(text: str) -> tuple[str, int]:
 
 def access_of(host: str, request: AccessOptions) -> Access:
     """Raises UsageError where any client in the network could open incidents, or for an unusable file."""
+    warn_if_readable(request.auth_file, AUTH_FILE)
+    warn_if_readable(request.tls_key)
     secret = authorization(request.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
     tls = server_context(request.tls_cert, request.tls_key, request.client_ca)
     access = Access(secret, HostNames.of(host, request.host_names), tls)

@@ -42,6 +42,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "rules": ("rules", "The rules: what there is, and whether they are sound."),
     "playbooks": ("playbooks", "The playbooks: what they fix and how they verify it."),
     "runs": ("runs", "What was done to which target, and how it ended."),
+    "trust": ("trust:trust", "Trust the latdoctor.yaml of a working directory."),
     "alerts": ("alerts", "Alert rules for Prometheus, by the server that they watch."),
     "sop": ("sop", "The procedure of an incident, and its clock."),
     "incidents": ("incidents", "Past incidents: causes, and playbooks that worked."),

@@ -1,18 +1,24 @@
-"""The target of a remediation: named by `--admin`, configured, or the one server of the named pages that fits."""
+"""The target of a remediation: named by `--admin`, configured, or the one server of the named pages that fits.
+
+A token belongs to one address. The configured one is sent to the `admin` addresses of its target alone (without any, to
+its one server), that of the environment to the one address that is named to be changed.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from latdoctor.cli.config_file import TargetSettings, targets
+from latdoctor.cli.config_trust import UntrustedConfigError
 from latdoctor.cli.console import notice
 from latdoctor.cli.resolve_request import ResolvedRequest
 from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.http.client import Secret
+from latdoctor.regular_file import read_regular
 from latdoctor.remediation.actions.process import start_ticks
 from latdoctor.remediation.planner import DiagnosisRef
 from latdoctor.remediation.playbook import Playbook
@@ -72,16 +78,17 @@ def choose_targets(
 
     `guessed`: the servers were discovered on this machine, not named. They are sent no token.
     """
-    secret = Secret() if guessed else token(settings.admin_token)
     if "process" in playbook.targets and pid is not None:
         return ChosenTargets(
             (Access(Target(f"process {pid}", TargetKind.PROCESS, pid=pid, started=start_ticks(pid)), Secret()),)
         )
     named = tuple(admin) or settings.admin
+    places = _apart(named or servers)
+    tokens = {} if guessed else _tokens(places, settings, servers)
     if named:
-        accesses = tuple(_access(url, secret, settings) for url in _apart(named))
+        accesses = tuple(_access(place, tokens, settings) for place in places)
         return ChosenTargets(accesses, accesses)
-    found, shut = _opened(_apart(servers), secret, settings)
+    found, shut = _opened(places, tokens, settings)
     fitting = tuple(access for access in found if access.target.kind in playbook.targets)
     if len(fitting) > 1:
         raise UsageError(
@@ -107,36 +114,75 @@ def _apart(urls: Sequence[str]) -> tuple[str, ...]:
     return tuple(found.values())
 
 
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """A token, and whether it is that of the configuration."""
+
+    secret: Secret = field(default_factory=Secret)
+    configured: bool = False
+
+
+def _tokens(places: Sequence[str], settings: TargetSettings, servers: Sequence[str]) -> Mapping[str, _Token]:
+    """The token of each of these addresses. Raises UsageError where one would be sent to several."""
+    own = _token_places(settings, servers)
+    if settings.admin_token and not own:
+        raise UsageError(
+            f"the admin_token of {settings.name} belongs to one address, and none is configured",
+            next_step="name the address under `admin` of the target",
+        )
+    configured = _Token(token_in(settings.admin_token), True) if settings.admin_token else None
+    found = {place: configured for place in places if configured and canonical_url(place) in own}
+    others = [place for place in places if place not in found]
+    secret = Secret(os.environ.get(VARIABLE, ""))
+    if not secret or not others:
+        return found
+    if len(others) > 1:
+        raise UsageError(
+            f"{VARIABLE} belongs to one address, and {len(others)} are named: {', '.join(others)}",
+            next_step="name the one to change: --admin URL; or give each target its `admin` and `admin_token`",
+        )
+    return {**found, others[0]: _Token(secret)}
+
+
+def _token_places(settings: TargetSettings, servers: Sequence[str]) -> set[str]:
+    """The addresses that the configured token may be sent to."""
+    places = settings.admin or (servers if len(servers) == 1 else ())
+    return {canonical_url(shown_origin(url)) for url in places}
+
+
 def _opened(
-    places: Sequence[str], secret: Secret, settings: TargetSettings
+    places: Sequence[str], tokens: Mapping[str, _Token], settings: TargetSettings
 ) -> tuple[tuple[Access, ...], tuple[UsageError, ...]]:
     """The servers with a readable admin interface, and the errors of the others: a page of client metrics has none."""
     found: list[Access] = []
     shut: list[UsageError] = []
     for place in places:
         try:
-            found.append(_access(place, secret, settings))
+            found.append(_access(place, tokens, settings))
         except UsageError as error:
             shut.append(error)
     return tuple(found), tuple(shut)
 
 
 def access_again(target: Target, settings: TargetSettings) -> Access:
-    """Access to a target of the journal."""
-    return Access(target, token(settings.admin_token))
+    """Access to a target of the journal: by the token that its run used, or the one that belongs to its address."""
+    used = bool(settings.name) and target.configured == settings.name
+    if settings.admin_token and (used or canonical_url(target.admin) in _token_places(settings, settings.server)):
+        return Access(target, token_in(settings.admin_token))
+    return Access(target, Secret(os.environ.get(VARIABLE, "")))
 
 
 def settings_for(target: Target) -> TargetSettings:
     """The present settings of a target of the journal: by the name whose token the run used, else by its address.
 
-    Empty where the run used the token of the environment, and that is still set. An unreadable configuration is
-    reported on stderr where the run used none of its tokens. Raises DefinitionError where it did.
+    Empty where the run used the token of the environment, and that is still set. An unusable configuration is
+    reported on stderr where the run used none of its tokens. Raises DefinitionError, UntrustedConfigError where it did.
     """
     if not target.admin or (not target.configured and os.environ.get(VARIABLE)):
         return TargetSettings()
     try:
         known = targets()
-    except DefinitionError as error:
+    except (DefinitionError, UntrustedConfigError) as error:
         if target.configured:
             raise
         notice(clean(f"the configuration is not searched for a token: {error}".replace("\n", "; "), 500))
@@ -151,20 +197,22 @@ def _places(settings: TargetSettings) -> set[str]:
     return {canonical_url(shown_origin(url)) for url in (*settings.admin, *settings.server)}
 
 
-def token(file: Path | None) -> Secret:
-    """From the configured file, else from the environment; never from the command line. Raises UsageError."""
-    if file is None:
-        return Secret(os.environ.get(VARIABLE, ""))
+def token_in(file: Path) -> Secret:
+    """The token in a file of credentials. Raises UsageError."""
     try:
-        with file.open(encoding="utf-8") as opened:
-            return Secret(opened.read(MAX_TOKEN_BYTES).strip())
+        raw = read_regular(file, MAX_TOKEN_BYTES)
+        text = raw.decode("utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"the token cannot be read: {error}", where=str(file)) from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UsageError(f"the token cannot be read: {reason}", where=str(file)) from error
+    if len(raw) > MAX_TOKEN_BYTES:
+        raise UsageError(f"the token is longer than {MAX_TOKEN_BYTES} bytes", where=str(file))
+    return Secret(text)
 
 
-def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
-    place = shown_origin(url)
-    access = Access(Target(place, TargetKind.UNKNOWN, admin=place, allow=settings.allow), secret)
+def _access(place: str, tokens: Mapping[str, _Token], settings: TargetSettings) -> Access:
+    token = tokens.get(place, _Token())
+    access = Access(Target(place, TargetKind.UNKNOWN, admin=place, allow=settings.allow), token.secret)
     try:
         kind = detect_kind(access)
     except LatdoctorError as error:
@@ -173,6 +221,6 @@ def _access(url: str, secret: Secret, settings: TargetSettings) -> Access:
             where=place,
             next_step=f"{error.next_step}, or name the address to change: --admin URL".removeprefix(", or "),
         ) from error
-    configured = settings.name if settings.admin_token else ""
+    configured = settings.name if token.configured else ""
     target = Target(settings.name or place, kind, admin=place, allow=settings.allow, configured=configured)
-    return Access(target, secret)
+    return Access(target, token.secret)

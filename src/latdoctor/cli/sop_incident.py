@@ -15,6 +15,7 @@ from msgspec import structs
 
 from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.config_file import targets as configured
+from latdoctor.cli.config_trust import UntrustedConfigError
 from latdoctor.cli.console import notice
 from latdoctor.cli.time_args import IncidentStart, began
 from latdoctor.errors import DefinitionError, OperationError, UsageError
@@ -276,7 +277,7 @@ def _configured() -> Mapping[str, TargetSettings]:
     """Configured targets; none, with a line on stderr, where they cannot be read."""
     try:
         return configured()
-    except DefinitionError as error:
+    except (DefinitionError, UntrustedConfigError) as error:
         notice(mask_credentials(clean(f"no configured target is known: {error}".replace("\n", "; "), 500)))
         return {}
 

@@ -8,10 +8,11 @@ import time
 from dataclasses import dataclass
 
 from latdoctor.cli.config_file import TargetSettings
+from latdoctor.cli.credential_files import warn_if_readable
 from latdoctor.cli.options import SourceOptions
 from latdoctor.collectors.base import PrometheusServer
 from latdoctor.collectors.log_end import last_end
-from latdoctor.collectors.promql.client import prometheus_endpoint
+from latdoctor.collectors.promql.client import AUTH_FILE, prometheus_endpoint
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.dialects.promql import parse_matchers
 from latdoctor.errors import UsageError
@@ -88,6 +89,7 @@ def server_of(sources: SourceOptions, settings: TargetSettings, past: TimeRange 
     url = sources.prometheus or settings.prometheus
     if not url or past is None:
         return None
+    warn_if_readable(settings.prometheus_auth, AUTH_FILE)
     return PrometheusServer(
         access=prometheus_endpoint(url, settings.prometheus_auth, settings.prometheus_ca),
         since=past.since,

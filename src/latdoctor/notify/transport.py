@@ -35,6 +35,7 @@ from latdoctor.http.safe_address import (
     is_under,
 )
 from latdoctor.notify.receiver_config import Message, Receiver, ReceiverKind
+from latdoctor.regular_file import read_regular
 from latdoctor.sanitize import clean
 
 MAX_FILE = 4096  # bytes of a file with a secret
@@ -132,8 +133,7 @@ def _read(path: Path) -> Secret:
 def _contents(path: Path) -> Secret | str:
     """Secret in the file, or the reason why there is none."""
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_FILE + 1)
+        raw = read_regular(path, MAX_FILE)
         text = raw.decode("ascii").strip()
     except OSError as error:
         return error.strerror or type(error).__name__

@@ -37,7 +37,7 @@ class FakeModel:
 
     @property
     def precision(self) -> str:
-        return "fp32" if self.settings.precision == "auto" else self.settings.precision
+        return "fp32"
 
     @property
     def checksum(self) -> str:

@@ -79,6 +79,17 @@ def discover_pages(proc: Path = Path("/proc/net"), timeout: float = TIMEOUT, mos
     return DiscoveryResult(tuple(found), len(targets), tuple(gaps))
 
 
+def dialects_at(url: str, timeout: float = 2.0) -> tuple[str, ...]:
+    """The ids of the dialects of one metrics page; empty where it cannot be read."""
+    try:
+        target = scrape.parse_target(url)
+    except ValueError:
+        return ()
+    (answer,) = scrape.fetch([target], timeout, MAX_BYTES)
+    page = None if answer.body is None else _page(target.display, answer.body)
+    return page.dialects if page else ()
+
+
 def _page(url: str, body: bytes) -> DiscoveredPage | None:
     try:
         page = exposition.parse(body, url)

@@ -24,6 +24,7 @@ from latdoctor.gap_code import GapCode
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
 from latdoctor.http.failure import FailureCode, RequestFailure
 from latdoctor.http.safe_address import is_loopback, redact_url
+from latdoctor.regular_file import read_regular
 from latdoctor.sanitize import clean
 
 AUTH, AUTH_FILE, CA_FILE = "LATDOCTOR_PROMETHEUS_AUTH", "LATDOCTOR_PROMETHEUS_AUTH_FILE", "LATDOCTOR_PROMETHEUS_CA_FILE"
@@ -80,8 +81,7 @@ def authorization(
     if named is None:
         return _header(environment.get(variable, ""), variable, bare=bare)
     try:
-        with named.open("rb") as file:
-            raw = file.read(_MAX_FILE + 1)
+        raw = read_regular(named, _MAX_FILE)
     except OSError as error:
         raise UsageError(
             f"credentials cannot be read: {error.strerror}", where=str(named), next_step="check path and permissions"
