@@ -69,6 +69,7 @@ class Begin:
     state: Path
     config: dict[str, Any]
     calls: tuple[str, ...]  # that an undisturbed one makes, in their order
+    revision: int = 0  # of the configuration, as the journal in `state` knows it; 0: a new one
 
 
 class Sweep:
@@ -104,28 +105,29 @@ class Sweep:
         for mode in ("apply", "fail"):
             self._from(empty, BEFORE)
             calls[mode] = self._done(mode)
-            kept = self._kept(mode)
+            kept, revision = self._kept(mode), self.target.seen().revision
             yield Begin(mode, mode, empty, BEFORE, calls[mode])
             if mode == "apply":
-                self._from(kept, AFTER)
-                yield Begin("rollback", "rollback", kept, AFTER, self._done("rollback"))
+                self._from(kept, AFTER, revision)
+                yield Begin("rollback", "rollback", kept, AFTER, self._done("rollback"), revision)
         for mode, name, nth in NESTED:
             at = nth_of(calls[mode], name, nth)
             self._from(empty, BEFORE)
             self._ended(mode, at)
-            kept, config = self._kept(f"{mode}-{at}"), self.target.seen().config
-            yield Begin(f"recover, after {mode} was killed at {at}", RECOVER, kept, config, self._done(RECOVER))
+            kept, seen = self._kept(f"{mode}-{at}"), self.target.seen()
+            phase, calls_made = f"recover, after {mode} was killed at {at}", self._done(RECOVER)
+            yield Begin(phase, RECOVER, kept, seen.config, calls_made, seen.revision)
 
     def killed(self, begin: Begin, point: int) -> Left:
         """Kills at `point`, counted from 1, recovers, and looks."""
-        self._from(begin.state, begin.config)
+        self._from(begin.state, begin.config, begin.revision)
         code, met = self._ended(begin.mode, point)
         flaws = [] if code == KILLED and len(met) == point else [f"it was not killed: {code} after {len(met)} calls"]
         return self._recovered(begin, point, flaws)
 
     def failed(self, begin: Begin, point: int, *, onwards: bool) -> Left:
         """Has the call at `point` fail, and with `onwards` every later one; `ERRORS` says how."""
-        self._from(begin.state, begin.config)
+        self._from(begin.state, begin.config, begin.revision)
         code, _ = self._ended(begin.mode, point, ERRORS, onwards=onwards)
         config = self.target.seen().config
         fits = code == 6 or config == {0: AFTER, 1: BEFORE, 2: BEFORE, 3: BEFORE, 5: BEFORE}.get(code)
@@ -154,11 +156,11 @@ class Sweep:
             flaws.append("a second recovery did something")
         return Left(begin.phase, point, begin.calls[point - 1], code, outcome or "", stands, tuple(flaws))
 
-    def _from(self, state: Path, config: dict[str, Any]) -> None:
+    def _from(self, state: Path, config: dict[str, Any], revision: int = 0) -> None:
         shutil.rmtree(self._state, ignore_errors=True)
         shutil.copytree(state, self._state)
         self._state.chmod(0o700)
-        self.target.order(config=config)
+        self.target.order(config=config, **({"revision": revision} if revision else {}))
 
     def _kept(self, name: str) -> Path:
         return Path(shutil.copytree(self._state, self._folder / name))

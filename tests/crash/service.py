@@ -86,14 +86,14 @@ class Service:
         return self.shown
 
     def told(self, order: dict[str, Any]) -> None:
-        """From a test: the fields of `Behaviour`, `config`, `release`."""
+        """From a test: the fields of `Behaviour`, `config` with its `revision` (else a new one), `release`."""
         self.count()
         for one in fields(Behaviour):
             if one.name in order:
                 setattr(self.behaviour, one.name, order[one.name])
         if "config" in order:
             self.config = order["config"]
-            self.revision += 1
+            self.revision = order.get("revision", self.revision + 1)
         if order.get("release"):
             self.released.set()
 

@@ -13,7 +13,7 @@ from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Bucket, Distribution, Evidence, Origin, Reading, Window
 from latdoctor.journal.entry import JournalEntry, Moment, encode_body, next_entry, now
 from latdoctor.journal.store import Journal
-from latdoctor.remediation.change import Contended, Deadline, Refused, State, Unreachable, Value, Values
+from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, State, Unreachable, Value, Values
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.target import Access, Target
 
@@ -29,6 +29,7 @@ class Service:
 
     values: dict[str, Value] = field(default_factory=lambda: {"scheduler": "long-alone", "lanes": False})
     version: int = 1
+    instance: str = "i1"  # the process; another one after a restart
     now: float = 0.0
     hangs: bool = False
     loses_replies: int = 0
@@ -64,6 +65,11 @@ class Service:
         """Another client changes a setting."""
         self.values.update(values)
         self.version += 1
+
+    def restart(self, **values: Value) -> None:
+        """A new process, with these values from its configuration."""
+        self.edit(**values)
+        self.instance += "+"
 
     def observe(self, seconds: float) -> Observation:
         self.on_observe(self)
@@ -125,9 +131,9 @@ class InMemory:
     def read(self, deadline: Deadline) -> State:
         self._answers(deadline)
         self._service.reads += 1
-        return State(dict(self._service.values), str(self._service.version))
+        return State(dict(self._service.values), str(self._service.version), instance=self._service.instance)
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         service = self._service
         self._answers(deadline)
         service.on_write(service)
@@ -143,6 +149,7 @@ class InMemory:
         if service.loses_replies:
             service.loses_replies -= 1
             raise Unreachable("the connection was closed")
+        return Receipt(str(service.version), service.instance)
 
     def manual_command(self, values: Values) -> str:
         return f"set {dict(values)}"

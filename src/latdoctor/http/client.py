@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 20  # of a response body
 MAX_ERROR_BYTES = 64 << 10  # of the body of an error status
-_KEPT = ("etag", "retry-after", "location")  # response headers that callers use
+_KEPT = ("etag", "instance-id", "retry-after", "location")  # response headers that callers use
 _SAFE = ("GET", "HEAD")  # methods whose repetition changes nothing
 # Steps of httpcore (extension "trace") that send data.
 _REQUEST = ("send_request_headers.started", "send_request_body.started")

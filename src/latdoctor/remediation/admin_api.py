@@ -34,7 +34,7 @@ from latdoctor.http.safe_address import (
     parse_address,
     resolve_host,
 )
-from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
+from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, Unreachable
 from latdoctor.sanitize import clean
 
 __all__ = [
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-MAX_ETAG = 256  # characters; a longer ETag, or one with non-printable characters, is ignored
+MAX_ETAG = 256  # characters; a longer ETag or instance id, or one with non-printable characters, is ignored
 TIMEOUT = 10.0  # seconds for one exchange, so that time remains for a retry after a lost one
 TOKEN_VARIABLE = "LATDOCTOR_ADMIN_TOKEN"  # noqa: S105 - the variable's name
 ANY_VERSION = "*"  # If-Match for commands that a person runs after checking the current value
@@ -61,17 +61,19 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 
 @dataclass(frozen=True, slots=True)
 class AdminRequest:
-    """A request. `content` is JSON, `version` the ETag for If-Match."""
+    """A request. `content` is JSON, `version` the ETag for If-Match, `operation` the Idempotency-Key."""
 
     method: str
     url: str
     content: bytes | None = None
     version: str = ""
+    operation: str = ""
 
     @property
     def headers(self) -> dict[str, str]:
-        also = {} if self.content is None else {"Content-Type": "application/json"}
-        return {**_HEADERS, **also, **({"If-Match": self.version} if self.version else {})}
+        content = "" if self.content is None else "application/json"
+        also = {"Content-Type": content, "If-Match": self.version, "Idempotency-Key": self.operation}
+        return {**_HEADERS, **{name: value for name, value in also.items() if value}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,11 @@ class AdminResponse:
 
     body: bytes = field(repr=False)  # a server may echo what it was sent, and a traceback shows variables
     version: str  # the ETag as received; empty without one
+    instance: str = ""  # the process that responded, if it identifies itself
+
+    @property
+    def receipt(self) -> Receipt:
+        return Receipt(self.version, self.instance)
 
 
 def send(
@@ -164,9 +171,7 @@ def _checked_response(request: AdminRequest, response: HttpResponse, token: Secr
             raise Refused(
                 f"the response cannot be used: it {response.flaw.why}", where=request.url, next_step=_CHECK_ADDRESS
             )
-        tag = response.headers.get("etag", "")
-        usable = len(tag) <= MAX_ETAG and tag.isascii() and tag.isprintable()
-        return AdminResponse(response.body, tag if usable else "")
+        return AdminResponse(response.body, _plain_header(response, "etag"), _plain_header(response, "instance-id"))
     detail = _error_detail(response.body, token)
     what = f"{request.method} failed with status {response.status}{f': {detail}' if detail else ''}"
     if response.status == _PRECONDITION_FAILED:
@@ -174,6 +179,11 @@ def _checked_response(request: AdminRequest, response: HttpResponse, token: Secr
     if response.status < 500 or response.status in _PERMANENT:
         raise Refused(what, where=request.url, next_step=_NEXT_STEP.get(response.status, ""))
     raise Unreachable(what, where=request.url)
+
+
+def _plain_header(response: HttpResponse, name: str) -> str:
+    value = response.headers.get(name, "")
+    return value if len(value) <= MAX_ETAG and value.isascii() and value.isprintable() else ""
 
 
 _NEXT_STEP = {

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
@@ -17,6 +16,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from latdoctor.errors import OperationError
+from latdoctor.remediation.ownership import NotOurs, Snapshot, Write, document_digest
 
 RETRY_PAUSE = 0.2  # seconds between two attempts
 
@@ -100,6 +100,24 @@ class State(Struct, frozen=True):
     version: str = ""
     caution: str = ""  # a guarantee that a write to this resource lacks
     parts: dict[str, tuple[Value, ...]] = {}
+    rest: str = ""  # digest of what the document contains beside `values`
+    instance: str = ""  # the process that responded, if it identifies itself; another one after a restart
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return Snapshot(self.version, document_digest(self.values, self.rest), self.instance)
+
+    def with_values(self, values: Values, receipt: Receipt) -> Snapshot:
+        """The snapshot after a write of `values` to this state."""
+        document = document_digest({**self.values, **values}, self.rest)
+        return Snapshot(receipt.version, document, receipt.instance or self.instance)
+
+
+class Receipt(Struct, frozen=True):
+    """What the response to a write tells about its result; an empty text is unknown."""
+
+    version: str = ""
+    instance: str = ""
 
 
 class ChangeState(StrEnum):
@@ -117,9 +135,10 @@ class Resource(Protocol):
     def read(self, deadline: Deadline) -> State:
         """Return every field that can be changed. Raises OperationError, Unreachable."""
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         """Set some fields, provided that nothing has changed since `version` was read.
 
+        `operation` is the same for every retry of one write, so that a target that knows it applies it once.
         Raises Contended if something has, Refused if the target rejects the write, Unreachable if the result is
         unknown.
         """
@@ -132,6 +151,15 @@ class Conflict(OperationError):  # noqa: N818 - an event, not a mistake
     """Another client has modified fields of this change; they are left as they are."""
 
     written = False  # whether our write may have taken effect before
+
+
+class SetByOther(Conflict):
+    """The fields have our values, but no longer by our write; they are left as they are."""
+
+    def __init__(self, change: Change, why: NotOurs) -> None:
+        values = ", ".join(f"{field.name} is {field.after!r}" for field in change.fields)
+        super().__init__(f"{values}, but {why.text}", where=change.resource)
+        self.why = why
 
 
 class Contended(OperationError):  # noqa: N818
@@ -186,38 +214,69 @@ def _equal(one: Value | None, other: Value) -> bool:
     return one == other
 
 
-def ensure(change: Change, to: ChangeState, resource: Resource, deadline: Deadline, *, fenced: bool = False) -> bool:
-    """Bring the resource to the state `to` (BEFORE or AFTER) of `change`; return whether we may have written anything.
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """`operation`: the id of the write, the same for all its retries.
 
-    `fenced`: if the resource is in that state already, write the same values once more. A delayed write of ours to the
-    other state then names a version that is no longer current. Requires ETags that never repeat.
+    `fenced`: if the resource is in the desired state already, write the same values once more. A delayed write of ours
+    to the other state then names a version that is no longer current. Requires ETags that never repeat.
+
+    `not_ours` returns why values that equal ours must not be replaced.
+    """
+
+    operation: str = ""
+    fenced: bool = False
+    not_ours: Callable[[Snapshot], NotOurs | None] = lambda _: None
+
+
+_PLAIN = WriteOptions()
+
+
+def ensure(
+    change: Change, to: ChangeState, resource: Resource, deadline: Deadline, options: WriteOptions = _PLAIN
+) -> Write | None:
+    """Bring the resource to the state `to` (BEFORE or AFTER) of `change`; return our write, None without one.
 
     May be called again after any failure: after a lost response, the next read shows whether the write took effect.
-    Raises Conflict if the resource is in neither state, Refused, and Unreachable or Contended after the deadline.
+    Raises Conflict if the resource is in neither state or the values are not ours, Refused, and Unreachable or
+    Contended after the deadline.
     """
     desired = change.after if to is ChangeState.AFTER else change.before
-    written = False
+    sent: State | None = None  # what our write was based on, once one may have taken effect
     while True:
         sending = False
         try:
             state = resource.read(deadline)
             if has_values(state.values, desired):
-                if fenced and not written:
-                    with suppress(Refused):  # a write that is rejected now is also rejected when it arrives late
-                        resource.write(desired, state.version, deadline)
-                return written
+                if sent is not None:
+                    return Write(sent.snapshot, state.snapshot)
+                return _fence(desired, state, resource, deadline, options) if options.fenced else None
             _require_unmodified(change, state)
+            if reason := options.not_ours(state.snapshot):
+                raise SetByOther(change, reason)
             sending = True
-            resource.write(desired, state.version, deadline)
+            receipt = resource.write(desired, state.version, deadline, options.operation)
         except Conflict as conflict:
-            conflict.written = written
+            conflict.written = sent is not None
             raise
         except (Unreachable, Contended) as error:
-            written = written or (sending and isinstance(error, Unreachable))  # a contended write had no effect
+            if sending and isinstance(error, Unreachable):  # a contended write had no effect
+                sent = sent or state
             if not deadline.pause():
                 raise
         else:
-            return True
+            return Write((sent or state).snapshot, state.with_values(desired, receipt))
+
+
+def _fence(
+    desired: Values, state: State, resource: Resource, deadline: Deadline, options: WriteOptions
+) -> Write | None:
+    """Write the values that the resource has already. A write that is rejected now is also rejected if it is late."""
+    try:
+        receipt = resource.write(desired, state.version, deadline, options.operation)
+    except Refused:
+        return None
+    return Write(state.snapshot, state.with_values(desired, receipt))
 
 
 def _require_unmodified(change: Change, state: State) -> None:

@@ -27,6 +27,7 @@ from latdoctor.remediation.change import (
     Undo,
     Unreachable,
     Value,
+    WriteOptions,
     ensure,
     has_values,
     read_with_retry,
@@ -36,7 +37,7 @@ from latdoctor.remediation.playbook import OnFailure, Playbook
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.rollback import UndoResult, undo_changes
 from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped
-from latdoctor.remediation.run_history import ChangeRef, RunClosed, RunOpened
+from latdoctor.remediation.run_history import ChangeRef, RunClosed, RunOpened, WriteEnded, WriteStarted, operation_id
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, Result, measures_of
 from latdoctor.remediation.target import Access
 from latdoctor.remediation.verification import (
@@ -115,6 +116,7 @@ class _Run:
         self._started = context.clock()
         self._changed: list[ChangeRef] = []
         self._kept: list[ChangeRef] = []  # changes of verified stages, which stay if a later stage fails
+        self._instances: dict[ChangeRef, str] = {}  # the processes that the changes were made on
         self._before: Before = ()
         self._observer = RunObserver(context, journal)
 
@@ -204,11 +206,13 @@ class _Run:
     def _apply(self, ref: ChangeRef) -> None:
         self._observer.check_stop()
         change = self._change(ref)
-        self._journal.append("change.intended", ref)
+        operation = operation_id(self._journal.run, ref)
+        self._journal.append("change.intended", WriteStarted(ref.stage, ref.index, operation))
         self._changed.append(ref)
         resource = require_action(change.action).resource(self._context.access, change.resource)
         try:
-            ours = ensure(change, ChangeState.AFTER, resource, self._observer.stoppable_deadline(_CHANGE_TIMEOUT))
+            deadline = self._observer.stoppable_deadline(_CHANGE_TIMEOUT)
+            write = ensure(change, ChangeState.AFTER, resource, deadline, WriteOptions(operation))
         except Conflict as conflict:
             if not conflict.written:
                 self._disown(ref)
@@ -218,11 +222,12 @@ class _Run:
             raise
         except Refused as refused:
             raise RunFailed(Reason.TARGET_REJECTED, f"the target rejected {change.step}: {refused}") from refused
-        if not ours:
+        if write is None:
             self._disown(ref)
             reason = f"{change.step}: another client has already set these values"
             raise RunFailed(Reason.MODIFIED_BY_OTHER_CLIENT, reason, Outcome.REFUSED)
-        self._journal.append("change.made", ref)
+        self._instances[ref] = write.after.instance
+        self._journal.append("change.made", WriteEnded(ref.stage, ref.index, write))
 
     def _change(self, ref: ChangeRef) -> Change:
         return self._plan.stages[ref.stage].changes[ref.index]
@@ -234,7 +239,7 @@ class _Run:
 
     def _require_in_effect(self) -> None:
         """Raises RunFailed if a change is no longer in effect; earlier verifications are then void."""
-        changes = [self._change(ref) for ref in self._changed]
+        changes = [(self._change(ref), self._instances.get(ref, "")) for ref in self._changed]
         if lost := _lost_values(changes, self._context.access, self._observer.deadline(_READ_TIMEOUT)):
             self._kept.clear()
             raise RunFailed(Reason.CHANGE_LOST, f"the change is no longer in effect: {lost}")
@@ -278,19 +283,26 @@ class _Run:
         return measures_of(self._playbook, self._before[-1] if self._before else None, self._observer.last)
 
 
-def _lost_values(changes: Iterable[Change], access: Access, deadline: Deadline) -> str:
+def _lost_values(changes: Iterable[tuple[Change, str]], access: Access, deadline: Deadline) -> str:
     """The values of `changes` (in the order in which they were applied) that are no longer set; empty if all are.
+
+    A change comes with the process that it was made on; another process has not verified it.
 
     Of a field that was changed twice, the last value counts. Only changes with undo `restore` are checked.
     Raises OperationError if the target cannot be read in time.
     """
     expected: dict[tuple[str, str], dict[str, Value]] = {}
-    for change in changes:
+    instances: dict[str, set[str]] = {}
+    for change, instance in changes:
         if change.undo == Undo.RESTORE:
             expected.setdefault((change.action, change.resource), {}).update(change.after)
+            instances.setdefault(change.resource, set()).add(instance)
     found = []
     for (action, resource), values in expected.items():
-        now = read_with_retry(require_action(action).resource(access, resource), deadline).values
+        state = read_with_retry(require_action(action).resource(access, resource), deadline)
+        if state.instance and instances[resource] - {state.instance, ""}:
+            found.append(f"the server behind {resource} was restarted")
+        now = state.values
         lost = {name: value for name, value in values.items() if not has_values(now, {name: value})}
         found += [f"{name} of {resource} is {now.get(name)!r}, was set to {value!r}" for name, value in lost.items()]
     return "; ".join(found)

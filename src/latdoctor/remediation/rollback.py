@@ -6,14 +6,16 @@ undone; whether it was made is read at the target. All of this is idempotent.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import msgspec
 from msgspec import Struct
-from msgspec.structs import replace
 
 from latdoctor.errors import LatdoctorError, UsageError
 from latdoctor.http.client import Secret
+from latdoctor.journal.entry import JournalError
 from latdoctor.journal.locks import LockHeldError, lock
 from latdoctor.journal.state_dir import LOCKS
 from latdoctor.remediation import run_history
@@ -25,16 +27,29 @@ from latdoctor.remediation.change import (
     Conflict,
     Contended,
     Deadline,
+    SetByOther,
     State,
     Undo,
     Unreachable,
+    WriteOptions,
     ensure,
     has_values,
     read_with_retry,
     state_of_change,
 )
+from latdoctor.remediation.own_writes import OwnWrites
+from latdoctor.remediation.ownership import Write
 from latdoctor.remediation.run_context import RunContext, RunJournal
-from latdoctor.remediation.run_history import ChangeLeft, ChangeRef, RollbackStarted, RunClosed, RunState
+from latdoctor.remediation.run_history import (
+    ChangeLeft,
+    ChangeRef,
+    RollbackStarted,
+    RunClosed,
+    RunState,
+    WriteEnded,
+    WriteStarted,
+    operation_id,
+)
 from latdoctor.remediation.run_result import Outcome, Reason, Result
 from latdoctor.remediation.target import Access, Target
 
@@ -207,6 +222,7 @@ class _Rollback:
     context: RunContext
     journal: RunJournal
     deadline: Deadline = field(init=False)
+    own_writes: OwnWrites = field(init=False)
     journal_error: str = ""
     settled: set[ChangeRef] = field(default_factory=set)
     failed: list[tuple[Change, LatdoctorError]] = field(default_factory=list)
@@ -214,6 +230,11 @@ class _Rollback:
 
     def __post_init__(self) -> None:
         self.deadline = Deadline.after(ROLLBACK_TIMEOUT, self.context.clock, self.context.sleep)
+        try:
+            self.own_writes = OwnWrites.of(self.context.journal.entries())
+        except (JournalError, msgspec.ValidationError) as error:  # the values alone have to do then
+            self.own_writes = OwnWrites()
+            self.journal_error = f"the journal could not be read: {error}"
 
     def append(self, kind: str, body: Struct | Mapping[str, object]) -> None:
         self.journal_error = self.journal.try_append(kind, body) or self.journal_error
@@ -262,38 +283,54 @@ class _Rollback:
 
     def _try(self, ref: ChangeRef, change: Change, deadline: Deadline) -> None:
         """Raises Unreachable and Contended, after which it may be retried."""
-        self.append("undo.intended", ref)
+        operation = operation_id(self.journal.run, ref, undo=secrets.token_hex(4))
+        self.append("undo.intended", WriteStarted(ref.stage, ref.index, operation))
+        writes = self.own_writes.by(self.journal.run, ref, change)
+        writes.start(undoes=True)
+        options = WriteOptions(operation, fenced=True, not_ours=writes.not_ours)
         try:
-            _restore(change, self.context.access, deadline)
+            write = _restore(change, self.context.access, deadline, options)
         except (Unreachable, Contended):
             raise
         except Conflict as conflict:
             self.conflicts.append((change, conflict))
-            self.append("undo.left", ChangeLeft(ref.stage, ref.index, change.step, str(conflict)))
+            code = conflict.why if isinstance(conflict, SetByOther) else None
+            if code is not None:
+                writes.withdraw()
+            self.append("undo.left", ChangeLeft(ref.stage, ref.index, change.step, str(conflict), code))
         except LatdoctorError as error:
             self._record_failure(change, error)
             if change.undo == Undo.IRREVERSIBLE:  # a recovery cannot undo it either
                 self.append("undo.left", ChangeLeft(ref.stage, ref.index, change.step, str(error)))
         else:
-            self.append("undo.made", ref)
+            if write is not None:
+                writes.end(write)
+            self.append("undo.made", WriteEnded(ref.stage, ref.index, write))
 
     def _record_failure(self, change: Change, error: LatdoctorError) -> None:
         self.failed.append((change, error))
         self.append("undo.failed", {"step": change.step, "why": str(error)})
 
 
-def _restore(change: Change, access: Access, deadline: Deadline) -> None:
-    """Restore each field that still has our value. Raises Conflict if a field has neither our value nor the old one."""
+def _restore(change: Change, access: Access, deadline: Deadline, options: WriteOptions) -> Write | None:
+    """Restore each field that still has our value; return the write, None without one.
+
+    Raises Conflict if a field has neither our value nor the old one, or if our value is no longer ours.
+    """
     if change.undo == Undo.IRREVERSIBLE:
         raise LatdoctorError("the change is irreversible", where=change.resource)
     resource = require_action(change.action).resource(access, change.resource)
     try:
-        ensure(change, ChangeState.BEFORE, resource, deadline, fenced=True)
+        return ensure(change, ChangeState.BEFORE, resource, deadline, options)
+    except SetByOther:
+        raise
     except Conflict:
         now = read_with_retry(resource, deadline).values
         ours = tuple(field for field in change.fields if has_values(now, {field.name: field.after}))
         if not ours:
             raise
-        ensure(replace(change, fields=ours), ChangeState.BEFORE, resource, deadline, fenced=True)
+        part = replace(options, operation=f"{options.operation}-part")  # another content is another operation
+        write = ensure(msgspec.structs.replace(change, fields=ours), ChangeState.BEFORE, resource, deadline, part)
         if any(not has_values(now, {field.name: field.before}) for field in change.fields if field not in ours):
             raise
+        return write

@@ -13,6 +13,7 @@ from latdoctor.conditions.evaluator import HOLDS, show
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.remediation.change import Change, Undo
 from latdoctor.remediation.observation import ConditionResult
+from latdoctor.remediation.ownership import NotOurs, Write
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, WindowStatus
 from latdoctor.remediation.target import Target, canonical_url
@@ -36,6 +37,27 @@ class ChangeRef(Struct, frozen=True):
     index: int
 
 
+class WriteStarted(Struct, frozen=True):
+    """Entries `change.intended` and `undo.intended`. `operation` is the id of the write; version 0.1 had none."""
+
+    stage: int
+    index: int
+    operation: str = ""
+
+
+class WriteEnded(Struct, frozen=True, omit_defaults=True):
+    """Entries `change.made` and `undo.made`. Without `write` nothing was written; version 0.1 did not record it."""
+
+    stage: int
+    index: int
+    write: Write | None = None
+
+
+def operation_id(run: str, ref: ChangeRef, undo: str = "") -> str:
+    """The id of a write, the same for its retries. `undo` tells one undo from the next."""
+    return f"{run}-{ref.stage}-{ref.index}" + (f"-undo-{undo}" if undo else "")
+
+
 class RollbackStarted(Struct, frozen=True):
     """Entry `rollback.begun`. `requested`: by the operator, not because of a failed verification."""
 
@@ -51,6 +73,7 @@ class ChangeLeft(Struct, frozen=True):
     index: int
     step: str
     why: str
+    code: NotOurs | None = None
 
 
 class RunClosed(Struct, frozen=True):
@@ -157,7 +180,13 @@ def _fields(run: RunState) -> set[FieldKey]:
 
 def field_key(resource: str, name: str) -> FieldKey:
     """The key of a field, the same for every spelling of its resource."""
-    return canonical_url(resource), name
+    return resource_key(resource), name
+
+
+def resource_key(resource: str) -> str:
+    """The key of a resource, the same for every spelling of its URL and every method that writes it."""
+    url = resource.rpartition(" ")[2]
+    return canonical_url(url) if "://" in url else resource
 
 
 def last_breaker_reset(entries: Iterable[JournalEntry]) -> float:

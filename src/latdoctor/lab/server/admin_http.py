@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
+import secrets
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,10 +55,15 @@ def admin_token(file: Path | None) -> str:
 
 
 class AdminGuard:
-    """Admits requests from this machine with the token, and turns errors of the handlers into JSON responses."""
+    """Admits requests from this machine with the token, and turns errors of the handlers into JSON responses.
+
+    Every response carries `Instance-Id`, which is another one after each start of the server: a client that compares
+    it knows whether a value that it has set may have been read from the configuration since.
+    """
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
+        self._instance = secrets.token_hex(8)
 
     def check(self, request: Request) -> None:
         """Raises RequestRefused: 403 from another machine or without a token set, 401 for a wrong one."""
@@ -77,11 +83,13 @@ class AdminGuard:
         async def answer(request: Request) -> Response:
             try:
                 self.check(request)
-                return await handler(request)
+                response = await handler(request)
             except ClientDisconnect:
                 return Response(status_code=CLIENT_GONE)
             except LatdoctorError as error:
-                return _refused(error).response()
+                response = _refused(error).response()
+            response.headers["instance-id"] = self._instance
+            return response
 
         return Route(path, answer, methods=[method])
 

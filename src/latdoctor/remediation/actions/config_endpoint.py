@@ -23,7 +23,7 @@ from latdoctor.remediation.admin_api import (
     send,
     validate_base_url,
 )
-from latdoctor.remediation.change import Deadline, Refused, State, Undo, Value, Values
+from latdoctor.remediation.change import Deadline, Receipt, Refused, State, Undo, Value, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
 PATH = "/admin/config"
@@ -76,11 +76,11 @@ class ConfigEndpoint:
         if not response.version:
             raise Refused("the response has no ETag, which a safe change needs", where=self.url)
         flat = flatten(json_object(response, self.url), self.url)
-        return State(self.select(self, flat, deadline), response.version)
+        return State(self.select(self, flat, deadline), response.version, instance=response.instance)
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         content = msgspec.json.encode(merge_patch(values))
-        send(AdminRequest("PATCH", self.url, content, version), self.access.token, deadline)
+        return send(AdminRequest("PATCH", self.url, content, version, operation), self.access.token, deadline).receipt
 
     def manual_command(self, values: Values) -> str:
         return curl_command("PATCH", self.url, msgspec.json.encode(merge_patch(values)))

@@ -21,7 +21,18 @@ from latdoctor.remediation import admin_api
 from latdoctor.remediation.actions import field_values
 from latdoctor.remediation.actions.config_endpoint import merge_patch
 from latdoctor.remediation.admin_api import AdminRequest, curl_command, json_object, send
-from latdoctor.remediation.change import Contended, Deadline, Refused, State, Undo, Value, Values
+from latdoctor.remediation.change import (
+    Contended,
+    Deadline,
+    Receipt,
+    Refused,
+    State,
+    Undo,
+    Unreachable,
+    Value,
+    Values,
+    has_values,
+)
 from latdoctor.remediation.target import Access, Target, TargetKind
 
 METHODS = ("PATCH", "PUT")
@@ -86,13 +97,17 @@ class JsonPage:
     def read(self, deadline: Deadline) -> State:
         return self._read(deadline)[0]
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         state, document = self._read(deadline)
         if state.version != version:
             raise Contended("the page has changed since it was read", where=self.url)
         content = merge_patch(values) if self.method == "PATCH" else merge(document, merge_patch(values))
         etag = "" if state.caution else version
-        self._send(AdminRequest(self.method, self.url, msgspec.json.encode(content), etag), deadline)
+        request = AdminRequest(self.method, self.url, msgspec.json.encode(content), etag, operation)
+        response = self._send(request, deadline)
+        if state.caution or response.version.startswith("W/"):
+            return Receipt(instance=response.instance)
+        return response.receipt if response.version else self._read_receipt(values, deadline)
 
     def manual_command(self, values: Values) -> str:
         content = msgspec.json.encode(merge_patch(values))
@@ -104,13 +119,23 @@ class JsonPage:
         write = curl_command("PUT", self.url, token=token)
         return f"{read} | {change} | {write} -H 'Content-Type: application/json' --data-binary @-"
 
+    def _read_receipt(self, values: Values, deadline: Deadline) -> Receipt:
+        """The version read straight after a write whose response had none; unknown if the values are not ours."""
+        try:
+            state = self.read(deadline)
+        except (Unreachable, Refused):  # the write itself was answered, so it is not repeated
+            return Receipt()
+        return Receipt(state.version, state.instance) if has_values(state.values, values) else Receipt()
+
     def _read(self, deadline: Deadline) -> tuple[State, dict[str, Any]]:
         response = self._send(AdminRequest("GET", self.url), deadline)
         document = json_object(response, self.url)
-        if response.version and not response.version.startswith("W/"):
-            return State(settable_fields(document), response.version), document
-        digest = hashlib.sha256(msgspec.json.encode(document, order="sorted")).hexdigest()[:32]
-        return State(settable_fields(document), f"sha256:{digest}", NO_ETAG), document
+        fields = settable_fields(document)
+        version, caution = response.version, ""
+        if not version or version.startswith("W/"):
+            version, caution = f"sha256:{_digest(document)}", NO_ETAG
+        rest = _digest(unsettable_fields(document, fields))
+        return State(fields, version, caution, rest=rest, instance=response.instance), document
 
     def _send(self, request: AdminRequest, deadline: Deadline) -> admin_api.AdminResponse:
         resolve = partial(admin_api.resolve_allowed, allow=self.access.target.allow)
@@ -129,6 +154,21 @@ def settable_fields(document: Mapping[str, Any]) -> dict[str, Value]:
                 except ValueError:  # deeper objects and infinite numbers cannot be set
                     continue
     return found
+
+
+def unsettable_fields(document: Mapping[str, Any], settable: Mapping[str, Value]) -> dict[str, Any]:
+    """The document without its `settable` fields."""
+    rest: dict[str, Any] = {}
+    for name, value in document.items():
+        if isinstance(value, dict):
+            rest[name] = {key: one for key, one in value.items() if f"{name}.{key}" not in settable}
+        elif name not in settable:
+            rest[name] = value
+    return rest
+
+
+def _digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(document, order="sorted")).hexdigest()[:32]
 
 
 def merge(document: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,12 +18,13 @@ from latdoctor.remediation.actions import field_values
 from latdoctor.remediation.admin_api import (
     ANY_VERSION,
     AdminRequest,
+    AdminResponse,
     curl_command,
     decode_response,
     send,
     validate_base_url,
 )
-from latdoctor.remediation.change import Contended, Deadline, Refused, State, Undo, Unreachable, Value, Values
+from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, State, Undo, Unreachable, Value, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
 SERVER_PATH = "/admin/acts"
@@ -106,9 +107,10 @@ class ServerOperations:
     def read(self, deadline: Deadline) -> State:
         response = send(AdminRequest("GET", self.url), self.access.token, deadline)
         counters = decode_response(response, _ServerCounters, self.url)
-        return State(msgspec.structs.asdict(counters), _required_etag(response.version, self.url))
+        version = _required_etag(response.version, self.url)
+        return State(msgspec.structs.asdict(counters), version, instance=response.instance)
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         name, value = _single(values)
         if name != DRAINING:
             state = self.read(deadline)
@@ -116,19 +118,19 @@ class ServerOperations:
                 raise Contended("another operation ran meanwhile", where=self.url)
             if value != _count(state, name) + 1:
                 raise Refused(f"{name} is {state.values[name]} and cannot be set to {value}", where=self.url)
-        send(self._request(name, value, version), self.access.token, deadline)
+        return send(self._request(name, value, version, operation), self.access.token, deadline).receipt
 
     def manual_command(self, values: Values) -> str:
         request = self._request(*_single(values), ANY_VERSION)
         return curl_command(request.method, request.url, request.content)
 
-    def _request(self, name: str, value: Value, version: str) -> AdminRequest:
+    def _request(self, name: str, value: Value, version: str, operation: str = "") -> AdminRequest:
         if name not in _PATHS:
             raise Refused(f"unknown operation {name!r}", where=self.url)
         url = self.url.removesuffix(SERVER_PATH) + _PATHS[name]
         if name == DRAINING:
-            return AdminRequest("PUT", url, msgspec.json.encode({DRAINING: value}), version)
-        return AdminRequest("POST", url, None, version)
+            return AdminRequest("PUT", url, msgspec.json.encode({DRAINING: value}), version, operation)
+        return AdminRequest("POST", url, None, version, operation)
 
 
 class _Replica(Struct, frozen=True):
@@ -174,10 +176,11 @@ class Replicas:
     url: str
 
     def read(self, deadline: Deadline) -> State:
-        replicas, version = self._fetch(deadline)
-        return State({_STARTS + one.name: one.starts for one in replicas}, version)
+        replicas, response = self._fetch(deadline)
+        starts = {_STARTS + one.name: one.starts for one in replicas}
+        return State(dict(starts), response.version, instance=response.instance)
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         """Return once the new process runs; it need not be ready yet."""
         field, starts = _single(values)
         name = field.removeprefix(_STARTS)
@@ -188,13 +191,15 @@ class Replicas:
             raise Refused(f"starts of {name} is {replica.starts} and cannot be set to {starts}", where=self.url)
         if replica.state == "draining" or not replica.pid:
             raise Contended(f"replica {name} is being replaced already", where=self.url)
-        send(AdminRequest("POST", self._replace_url(name), None, version), self.access.token, deadline)
+        request = AdminRequest("POST", self._replace_url(name), None, version, operation)
+        receipt = send(request, self.access.token, deadline).receipt
         try:
             while self._replica(name, deadline)[0].starts <= replica.starts:
                 if not deadline.pause():
                     raise Unreachable("no time left", where=self.url)
         except Unreachable as error:  # also if the time runs out during a request
             raise Unreachable(f"replica {name} has ended and has no new process yet", where=self.url) from error
+        return Receipt(instance=receipt.instance)  # the version changes once more, when the process starts
 
     def manual_command(self, values: Values) -> str:
         return curl_command("POST", self._replace_url(_single(values)[0].removeprefix(_STARTS)))
@@ -203,16 +208,16 @@ class Replicas:
         return f"{self.url}/{quote(name, safe='')}/replace"
 
     def _replica(self, name: str, deadline: Deadline) -> tuple[_Replica, str]:
-        replicas, version = self._fetch(deadline)
+        replicas, response = self._fetch(deadline)
         for one in replicas:
             if one.name == name:
-                return one, version
+                return one, response.version
         raise Refused(f"replica {name!r} no longer exists", where=self.url)
 
-    def _fetch(self, deadline: Deadline) -> tuple[list[_Replica], str]:
+    def _fetch(self, deadline: Deadline) -> tuple[list[_Replica], AdminResponse]:
         response = send(AdminRequest("GET", self.url), self.access.token, deadline)
-        version = _required_etag(response.version, self.url)
-        return decode_response(response, list[_Replica], self.url), version
+        _required_etag(response.version, self.url)
+        return decode_response(response, list[_Replica], self.url), response
 
 
 def _count(state: State, name: str) -> int:

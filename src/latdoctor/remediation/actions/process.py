@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import field_values
-from latdoctor.remediation.change import Deadline, Refused, State, Undo, Unreachable, Values
+from latdoctor.remediation.change import Deadline, Receipt, Refused, State, Undo, Unreachable, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
 T = TypeVar("T")
@@ -171,9 +171,10 @@ class ProcessState:
     def read(self, deadline: Deadline) -> State:
         state = self.process.state()
         found = {RUNNING: state is not None, STOPPED: state == "T", HUNG_UP: self.hung_up}
-        return State(dict(found), " ".join(name for name in (RUNNING, STOPPED) if found[name]) or "ended")
+        version = " ".join(name for name in (RUNNING, STOPPED) if found[name]) or "ended"
+        return State(dict(found), version, instance=str(self.process))
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         """Return once the process is in that state. Raises Unreachable if it does not react in time."""
         for name, value in values.items():
             if name == HUNG_UP and value:
@@ -187,6 +188,7 @@ class ProcessState:
                 self._wait_for(name, bool(value), deadline)
             else:
                 raise Refused("that signal cannot be undone", where=str(self.process))
+        return Receipt(instance=str(self.process))
 
     def manual_command(self, values: Values) -> str:
         signals = {

@@ -19,7 +19,7 @@ from itertools import groupby
 from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import field_values
 from latdoctor.remediation.actions.process import PROC, Process
-from latdoctor.remediation.change import Contended, Deadline, Refused, State, Undo, Unreachable, Value, Values
+from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, State, Undo, Unreachable, Value, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 from latdoctor.sanitize import clean
 
@@ -42,10 +42,10 @@ class ThreadSetting:
             raise Refused("the process has ended", where=str(self.process))
         text = " | ".join(sorted(map(str, found)))
         if len(found) == 1:
-            return State({self.field: found[0]}, text)
-        return State({self.field: text}, text, parts={self.field: tuple(found)})
+            return State({self.field: found[0]}, text, instance=str(self.process))
+        return State({self.field: text}, text, parts={self.field: tuple(found)}, instance=str(self.process))
 
-    def write(self, values: Values, version: str, deadline: Deadline) -> None:
+    def write(self, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
         """Return once every thread has the value. A concurrent write by another process may be lost: Linux offers no
         compare-and-set for these settings."""
         if self.read(deadline).version != version:
@@ -54,7 +54,7 @@ class ThreadSetting:
         for _ in range(_MAX_PASSES):
             remaining = [(thread, value) for thread, value in self._each_thread() if value != desired]
             if not remaining:
-                return
+                return Receipt(instance=str(self.process))
             if deadline.left <= 0:
                 raise Unreachable("no time left for all threads", where=str(self.process))
             for thread, value in remaining:
