@@ -15,7 +15,7 @@ from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_history import ChangeRef, RunOpened, resource_key
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _OwnWrite:
     """A write that was intended. `write` is None until its result is known."""
 
@@ -99,11 +99,16 @@ class WritesOfChange:
             return
 
     def not_ours(self, now: Snapshot) -> NotOurs | None:
-        """Why the values of the change, which the resource still has, are not ours any more; None if they may be."""
-        made = [place for place, one in enumerate(self._all) if self._is_own(one) and not one.undoes]
+        """Why the values of the change, which the resource still has, are not ours any more; None if they may be.
+
+        To be called before the write that was started last is sent.
+        """
+        started = next(self._open(), None)
+        others = [one for one in self._all if one is not started]
+        made = [place for place, one in enumerate(others) if self._is_own(one) and not one.undoes]
         if not made:
             return None
-        return not_ours(self._all[made[-1]].write, [one.write for one in self._all[made[-1] + 1 :]], now)
+        return not_ours(others[made[-1]].write, [one.write for one in others[made[-1] + 1 :]], now)
 
     @property
     def _last_undoes(self) -> bool:

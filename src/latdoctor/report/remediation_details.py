@@ -134,7 +134,7 @@ def _print_commands(result: Result, console: Console) -> None:
     for command in result.manual:
         print_whole(f"  {command}", console)
     if result.overwrite:
-        console.print(Text("Set by another client meanwhile. To overwrite it:"))
+        console.print(Text("Left as it is, for this run did not set it. To overwrite it:"))
     for command in result.overwrite:
         print_whole(f"  {command}", console)
 

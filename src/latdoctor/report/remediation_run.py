@@ -219,7 +219,7 @@ def _next(summary: RunSummary) -> Iterator[Line]:
     """The undo and the one next command; for what could not be undone the commands to type, each on one line."""
     result = summary.result
     yield from _commands("By hand, to undo what is left:", result.manual, "bold red")
-    yield from _commands("Set by another client meanwhile; to overwrite it:", result.overwrite, "yellow")
+    yield from _commands("Left as it is, for this run did not set it; to overwrite it:", result.overwrite, "yellow")
     if result.outcome in (Outcome.VERIFIED, Outcome.PARTLY_ROLLED_BACK) and result.run and not summary.unfinished:
         yield whole("Undo", f"latdoctor rollback {result.run}", "")
     yield whole("Next", next_command(summary))

@@ -20,8 +20,7 @@ class Wire:
     """
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        self._to = (parts.hostname or "", parts.port or 80)
+        self.route(url)
         self.lose = self.hang = 0
         self.spoil: Callable[[bytes], bool] = lambda first: not first.startswith(b"GET")
         self.before: Callable[[], None] | None = None
@@ -44,6 +43,11 @@ class Wire:
         for thread in self._threads:
             thread.join(PATIENCE)
             assert not thread.is_alive()
+
+    def route(self, url: str) -> None:
+        """From now on another server is behind it."""
+        parts = urlsplit(url)
+        self._to = (parts.hostname or "", parts.port or 80)
 
     def _spawn(self, run: Callable[[], None]) -> None:
         thread = threading.Thread(target=run)
