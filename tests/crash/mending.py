@@ -93,7 +93,7 @@ class _Seen:
         p99 = 0.3 if self._looks and self._helps else 3.0
         self._looks += 1
         window = Window(began, self.now())
-        rows = {"latency.p99": p99, "arrival.rate": 40.0}
+        rows = {"latency.p99": p99, "arrival.rate": 40.0, "completion.rate": 40.0}
         readings = tuple(Reading(name, "service", value, Origin("page"), window) for name, value in rows.items())
         return Observation(Evidence(readings=readings), {}, {}, began, self.now())
 
