@@ -37,7 +37,7 @@ class FakeModel:
 
     @property
     def precision(self) -> str:
-        return "fp32"
+        return "fp32" if self.settings.precision == "auto" else self.settings.precision
 
     @property
     def checksum(self) -> str:
@@ -85,6 +85,7 @@ class FakePool:
     def stats(self) -> MemoryStats:
         return MemoryStats(
             "fake",
+            limit_bytes=128,
             reserved_bytes=64,
             allocated_bytes=32,
             inactive_split_bytes=16,

@@ -30,6 +30,7 @@ ref_gc_pause_seconds ref_loop_lag_seconds ref_compiles_total ref_compile_seconds
 ref_session_hits_total ref_session_misses_total ref_session_history_tokens ref_dependency_hits_total
 ref_dependency_errors_total ref_worker_restarts_total ref_latency_by_version_seconds ref_latency_by_size_seconds
 ref_body_seconds ref_dependency_timeouts_total ref_model_version_changes_total ref_session_trimmed_turns_total
+ref_alloc_limit_bytes
 """.split()  # noqa: SIM905 - as one reads it
 OWN_LABELS = {
     "ref_info": {"version", "dtype", "attention", "model_version"},

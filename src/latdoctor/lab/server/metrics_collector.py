@@ -56,6 +56,7 @@ COUNTERS = {
 _OURS = "of the buffers that the server takes (inputs, padded batches); torch's own temporaries are not among them"
 MEMORY_GAUGES = {
     "ref_device_segments": ("segments", "Segments held"),
+    "ref_alloc_limit_bytes": ("limit_bytes", "Bytes that may be held at most"),
     "ref_reserved_bytes": ("reserved_bytes", "Bytes held"),
     "ref_allocated_bytes": ("allocated_bytes", "Bytes in use"),
     "ref_inactive_split_bytes": ("inactive_split_bytes", "Free bytes in segments partly in use"),

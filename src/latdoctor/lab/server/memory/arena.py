@@ -138,6 +138,7 @@ class ArenaPool(MemoryPool):
             layout = self._layout
             free = layout.free_bytes
             return self._stats(
+                limit_bytes=int(self._config.limit_mib * MIB),
                 reserved_bytes=layout.reserved,
                 allocated_bytes=layout.allocated,
                 inactive_split_bytes=layout.inactive_split,

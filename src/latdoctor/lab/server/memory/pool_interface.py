@@ -39,6 +39,7 @@ class MemoryStats(Struct, frozen=True):
     """
 
     backend: str
+    limit_bytes: int | None = None
     reserved_bytes: int | None = None
     allocated_bytes: int | None = None
     inactive_split_bytes: int | None = None
