@@ -6,16 +6,18 @@ ARGS ?=
 BENCHES = startup trace schedulers detectors diagnosis timeline logs
 LONG_BENCHES = promo_rush faults soak
 UV = 0.13.8
-# torch is apart from the lock: which file serves (CPU or CUDA) is the machine's own matter.
+# torch is apart from the lock. If pip's configuration offers the CPU build with a known hash, that one is installed;
+# otherwise the one of the package index, on Linux with CUDA.
 TORCH := $(shell sed -n 's/.*"\(torch==[^"]*\)".*/\1/p' pyproject.toml)
 TORCH_AND_ITS_OWN = torch filelock fsspec mpmath networkx sympy
+PYTRITON = nvidia-pytriton==0.7.0
 
 VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements/dev.txt
 # The name of the stamp holds what the environment is made from, so a changed lock is a missing stamp. The interpreter's
 # own words are in it too; of pyproject.toml only the entry points matter, and they too are cheap to install again.
-KEY := $(shell { cat $(LOCK) pyproject.toml; $(PYTHON) --version; } 2>&1 | cksum | cut -d ' ' -f 1)
+KEY := $(shell { cat $(LOCK) requirements/torch*.txt pyproject.toml; $(PYTHON) --version; } 2>&1 | cksum | cut -d ' ' -f 1)
 READY := $(VENV)/.set-up-$(KEY)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
@@ -31,7 +33,10 @@ $(READY):
 	@echo "Setting up $(VENV): the versions locked in $(LOCK), then latdoctor itself; the first time takes a minute or two."
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --require-hashes --requirement $(LOCK)
-	@$(BIN)/python -m pip install --quiet $(TORCH)
+	@if $(BIN)/python -m pip install --quiet --dry-run --no-deps --require-hashes \
+	    --requirement requirements/torch-cpu-wheels.txt 2> /dev/null; \
+	  then file=torch-cpu; else echo "No $(TORCH)+cpu with a known hash is offered: this may take gigabytes."; file=torch; fi; \
+	  $(BIN)/python -m pip install --quiet --require-hashes --requirement requirements/$$file.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
@@ -62,15 +67,24 @@ bench-long: $(READY) ## run the long ones (an hour and a half, on a machine that
 	@echo bench/peers; $(BIN)/python -m bench.peers
 
 lock: ## choose versions anew within pyproject.toml's ranges, and write requirements/
+	@grep -q '^$(TORCH)+cpu ' requirements/torch-cpu-wheels.txt || \
+	  { echo "Write the hashes of $(TORCH)+cpu into requirements/torch-cpu-wheels.txt first."; exit 1; }
 	@$(PYTHON) -m venv .cache/lock
 	@.cache/lock/bin/python -m pip install --quiet uv==$(UV)
-	@set -e; compile() { .cache/lock/bin/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	@set -e; compile() { .cache/lock/bin/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	  --upgrade --quiet --no-annotate --custom-compile-command "make lock" "$$@"; }; \
-	  compile --output-file requirements/base.txt; \
+	  compile pyproject.toml --output-file requirements/base.txt; \
 	  echo "torch; sys_platform == 'never'" > .cache/lock/without-torch.txt; \
-	  compile --extra dev --extra lab --override .cache/lock/without-torch.txt --output-file requirements/dev.txt \
-	    $(TORCH_AND_ITS_OWN:%=--no-emit-package %)
-	@echo "Wrote requirements/base.txt (what latdoctor runs with) and requirements/dev.txt (and what checks it)."
+	  compile pyproject.toml --extra dev --extra lab --override .cache/lock/without-torch.txt \
+	    --output-file requirements/dev.txt $(TORCH_AND_ITS_OWN:%=--no-emit-package %); \
+	  echo "$(TORCH)" > .cache/lock/torch.in; \
+	  compile .cache/lock/torch.in --constraint requirements/dev.txt --output-file requirements/torch.txt; \
+	  { cat requirements/torch-cpu-wheels.txt; \
+	    awk '/^[a-z]/ { kept = !/^(torch=|triton=|nvidia-|cuda-)/ } kept' requirements/torch.txt; \
+	  } > requirements/torch-cpu.txt; \
+	  echo "$(PYTRITON)" > .cache/lock/pytriton.in; \
+	  compile .cache/lock/pytriton.in --output-file requirements/pytriton.txt
+	@echo "Wrote requirements/: base.txt (what latdoctor runs with), dev.txt (and what checks it), torch*.txt and pytriton.txt."
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -174,6 +174,19 @@ def test_what_is_checked_is_what_runs() -> None:
     assert base <= pins(ROOT / "requirements" / "dev.txt")
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "requirements").glob("*.txt")), ids=lambda path: path.name)
+def test_every_locked_requirement_has_hashes(path: Path) -> None:
+    assert pins(path)
+
+
+def test_what_ci_installs_has_hashes() -> None:
+    commands = ((ROOT / "Makefile").read_text() + (ROOT / ".ci" / "run").read_text()).replace("\\\n", " ")
+    installs = re.findall(r"pip install [^\n;|]*", commands)
+    own, by_hand = "--editable .", "uv==$(UV)"  # latdoctor itself, and what `make lock` uses
+    assert len(installs) == 6
+    assert [one for one in installs if "--require-hashes" not in one and not one.endswith((own, by_hand))] == []
+
+
 # Banned words and the number of times they may still be used. Limits are only ever lowered.
 WORD_LIMITS = {"nobody": 4, "somebody": 0, "whoever": 0, "told": 4}
 # Words banned from names of classes and functions, with the number of names that still have them; only ever lowered.
