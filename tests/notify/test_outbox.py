@@ -10,7 +10,7 @@ import pytest
 
 from latdoctor.incident import events
 from latdoctor.incident.state import Incident, incidents_in
-from latdoctor.journal.entry import Moment
+from latdoctor.journal.entry import Moment, seconds_between
 from latdoctor.notify.messages import SopNotices, StageNotice, notices
 from latdoctor.notify.outbox import (
     FORGOTTEN,
@@ -19,7 +19,6 @@ from latdoctor.notify.outbox import (
     due_for,
     due_for_all,
     due_messages,
-    seconds_since,
     without_past,
 )
 from latdoctor.notify.receiver_config import Message, NoticeKind, Receiver
@@ -283,4 +282,4 @@ def test_time_is_counted_by_the_clock_that_is_never_set(
 ) -> None:
     (entry,) = stories.entries(stories.story("by-hand")[:1])
     now = Moment(at(wall).at, entry.monotonic + monotonic, boot)
-    assert seconds_since(entry, now) == pytest.approx(seconds)
+    assert seconds_between(entry, now) == pytest.approx(seconds)

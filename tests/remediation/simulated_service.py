@@ -31,6 +31,8 @@ class Service:
     version: int = 1
     instance: str = "i1"  # the process; another one after a restart
     now: float = 0.0
+    clock_set: float = 0.0  # seconds by which the wall clock was set
+    boot: str = "boot"
     hangs: bool = False
     loses_replies: int = 0
     refuses: bool = False
@@ -59,7 +61,7 @@ class Service:
         self.now += seconds
 
     def wall(self) -> float:
-        return AT + self.now
+        return AT + self.now + self.clock_set
 
     def edit(self, **values: Value) -> None:
         """Another client changes a setting."""

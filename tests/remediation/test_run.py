@@ -68,7 +68,11 @@ class Room:
 
     def plan(self, name: str = "test.scheduler") -> Plan:
         return build_plan(
-            PlanRequest(self.library.find(name), {}), self.library, self.world.access, self.service.wall()
+            PlanRequest(self.library.find(name), {}),
+            self.library,
+            self.world.access,
+            self.service.wall(),
+            self.journal.clock(),
         )
 
     def run(self, name: str = "test.scheduler") -> Result:
@@ -101,7 +105,7 @@ def furnished(service: Service, folder: Path, kind: type[Journal] = Journal) -> 
 
 def _moment(service: Service) -> Moment:
     at = datetime.datetime.fromtimestamp(service.wall(), datetime.UTC)
-    return Moment(at.isoformat(timespec="microseconds"), service.now, "boot")
+    return Moment(at.isoformat(timespec="microseconds"), service.now, service.boot)
 
 
 def test_effective_change_stays(room: Room) -> None:

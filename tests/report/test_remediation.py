@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 from rich.console import Console
 
-from latdoctor.journal.entry import JournalEntry
+from latdoctor.journal.entry import JournalEntry, Moment
 from latdoctor.remediation.change import Change, Field
 from latdoctor.remediation.planner import Plan, StagePlan
 from latdoctor.remediation.playbook_library import shipped
@@ -22,6 +22,7 @@ from latdoctor.report.remediation_plan import Planned
 from latdoctor.report.remediation_steps import of_result
 
 HOSTILE = "evil\x1b[31m\x1b]8;;http://x\x07[bold red]name"
+OPENED = Moment("2026-02-02T02:40:00.000000Z", 1.0, "boot")
 CHANGE = Change("scheduler", "server.config.set", "http://x/admin/config", (Field("a", "old", HOSTILE),), "restore")
 
 
@@ -118,7 +119,7 @@ def test_journal_entry_as_a_line(one: JournalEntry, said: str) -> None:
 
 def test_a_run_in_full_has_every_entry() -> None:
     console, out = shown()
-    state = RunState("r1", plan(), 1.77e9, outcome=Outcome.VERIFIED)
+    state = RunState("r1", plan(), OPENED, 1, outcome=Outcome.VERIFIED)
     remediation.run(state, [one for one, _ in LINES], console, verbose=True)
     text = out.getvalue()
     assert harmless(text)
@@ -128,7 +129,7 @@ def test_a_run_in_full_has_every_entry() -> None:
 
 def test_runs_are_listed_with_the_next_command() -> None:
     console, out = shown()
-    remediation.runs([RunState("r1", plan(), 1.77e9)], console, as_json=False)
+    remediation.runs([RunState("r1", plan(), OPENED, 1)], console, as_json=False)
     assert "latdoctor recover" in out.getvalue()
     assert harmless(out.getvalue())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -37,7 +36,8 @@ from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.bundle import Context
 from latdoctor.incident.recorder import unreadable_as_error
 from latdoctor.journal import state_dir
-from latdoctor.journal.entry import JournalEntry
+from latdoctor.journal.entry import JournalEntry, unix_seconds
+from latdoctor.journal.entry import now as journal_clock
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
 from latdoctor.remediation.executor import execute
@@ -96,10 +96,9 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
             return _refused(_too_many(book, len(targets.chosen)), options)
         if because and (refusal := _not_diagnosed(because, targets, settings, options)):
             return _refused(refusal, options)
-        plans = tuple(
-            build_plan(PlanRequest(book, _settings(options), because), books, one, time.time())
-            for one in targets.chosen
-        )
+        moment, plan_request = journal_clock(), PlanRequest(book, _settings(options), because)
+        at = unix_seconds(moment.at)
+        plans = tuple(build_plan(plan_request, books, one, at, moment) for one in targets.chosen)
     if options.save_plan is not None:
         save_plan(plans, options.save_plan)
     places = (request.context.target, *request.request.servers)

@@ -26,6 +26,9 @@ _LONGEST_NAME = 200  # characters of a run's name or a kind
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
+CLOCK_TOLERANCE = 60.0  # seconds by which two wall clocks may differ
+
+
 class JournalError(OperationError):
     """The journal cannot be read, trusted or written. A failed `append` is on disk completely or not at all."""
 
@@ -55,10 +58,28 @@ class JournalEntry(Struct, frozen=True):
     previous: str
     digest: str
 
+    @property
+    def moment(self) -> Moment:
+        return Moment(self.at, self.monotonic, self.boot)
+
 
 def unix_seconds(at: str) -> float:
     """Of the time of a moment or an entry."""
     return datetime.datetime.fromisoformat(at).timestamp()
+
+
+def seconds_between(earlier: Moment | JournalEntry, later: Moment | JournalEntry) -> float:
+    """By the monotonic clock within one boot, else by the wall clock. Never negative: a future time counts as now.
+
+    A moment of another boot that is far in the future was stamped by a wrong clock. It is older than the present boot,
+    so at least the time since that has passed.
+    """
+    if earlier.boot and earlier.boot == later.boot:
+        return max(0.0, later.monotonic - earlier.monotonic)
+    seconds = unix_seconds(later.at) - unix_seconds(earlier.at)
+    if seconds < -CLOCK_TOLERANCE and earlier.boot and later.boot:
+        return max(0.0, later.monotonic)
+    return max(0.0, seconds)
 
 
 def now() -> Moment:

@@ -12,7 +12,7 @@ from latdoctor.incident.events import AlertStatus
 from latdoctor.incident.sop.clock import StageState, StageStatus, stage_states
 from latdoctor.incident.sop.model import Sop
 from latdoctor.incident.state import Incident, decode_body
-from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
+from latdoctor.journal.entry import JournalEntry, Moment, seconds_between
 from latdoctor.notify import pagerduty, slack, webhook
 from latdoctor.notify.messages import NO_NOTICES, Notice, SopNotices, StageNotice, notices
 from latdoctor.notify.receiver_config import Message, NoticeKind, Receiver, ReceiverKind
@@ -66,7 +66,7 @@ class DeliveryHistory:
 
     def left(self, now: Moment) -> float:
         """Seconds until it may be tried again."""
-        return max(0.0, self.wait - seconds_since(self.last, now)) if self.last else 0.0
+        return max(0.0, self.wait - seconds_between(self.last, now)) if self.last else 0.0
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ def due_for(
 ) -> DueMessages:
     """Messages for one receiver. A waiting message delays the later ones, so that the order is kept."""
     found = DueMessages()
-    if not incident.entries or seconds_since(incident.entries[-1], now) > FORGOTTEN:
+    if not incident.entries or seconds_between(incident.entries[-1], now) > FORGOTTEN:
         return found
     tried = _tried(incident, receiver.name)
     for notice in _subscribed(pending, receiver):
@@ -152,13 +152,6 @@ def _attempts(incident: Incident, name: str) -> Iterator[JournalEntry]:
             yield entry
 
 
-def seconds_since(entry: JournalEntry, now: Moment) -> float:
-    """Seconds by the monotonic clock within one boot, else by the wall clock; never negative."""
-    if entry.boot and entry.boot == now.boot:
-        return max(0.0, now.monotonic - entry.monotonic)
-    return max(0.0, unix_seconds(now.at) - unix_seconds(entry.at))
-
-
 def _subscribed(pending: Sequence[Notice], receiver: Receiver) -> list[Notice]:
     """Notices that the receiver subscribes to; of the alert states only the last."""
     selected = [one for one in pending if one.what in receiver.on or receiver.name in one.also]
@@ -168,7 +161,7 @@ def _subscribed(pending: Sequence[Notice], receiver: Receiver) -> list[Notice]:
 
 def _is_current(notice: Notice, receiver: Receiver, tried: Mapping[str, DeliveryHistory], now: Moment) -> bool:
     """Whether the notice is recent. PagerDuty always gets the end of what it was notified of: else it stays open."""
-    age = seconds_since(notice.entry, now) if notice.entry else notice.since
+    age = seconds_between(notice.entry, now) if notice.entry else notice.since
     ends = notice.state == AlertStatus.RESOLVED and receiver.kind == ReceiverKind.PAGERDUTY and bool(tried)
     return age <= FRESH or ends
 
@@ -197,7 +190,7 @@ def _stages(states: tuple[StageState, ...], incident: Incident, now: Moment) -> 
     for state in states:
         if state.met_at is not None:
             entry = entries.get(state.by)
-            since = seconds_since(entry, now) if entry else 0.0
+            since = seconds_between(entry, now) if entry else 0.0
             after = "" if state.seconds is None else f" after {minutes(state.seconds)}"
             late = f", late by {minutes(-state.margin)}" if state.margin is not None and state.margin < 0 else ""
             message = f"met{after}{late}{f' ({state.how})' if state.how else ''}"

@@ -89,9 +89,9 @@ def _guard_input(plan: Plan, playbook: Playbook, context: RunContext) -> guards.
         playbook=playbook,
         access=context.access,
         runs=run_history.runs(entries),
-        breaker_reset_at=run_history.last_breaker_reset(entries),
+        breaker_reset=run_history.last_breaker_reset(entries),
         state=context.state,
-        now=context.now(),
+        now=context.journal.clock(),
         approved=context.approved,
         sop_refusal=context.sop_refusal,
     )

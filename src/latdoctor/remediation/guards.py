@@ -1,4 +1,8 @@
-"""Guards refuse a run before anything is touched. Each guard is a function; the first refusal is the answer."""
+"""Guards refuse a run before anything is touched. Each guard is a function; the first refusal is the answer.
+
+Times are compared by the monotonic clock within one boot, and the order of runs by the journal: a wall clock that was
+set neither opens nor closes a guard.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import UNSET
+
+from latdoctor.journal.entry import CLOCK_TOLERANCE, Moment, seconds_between, unix_seconds
 from latdoctor.journal.state_dir import STOP
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import Change, Deadline
@@ -40,9 +47,9 @@ class GuardInput:
     playbook: Playbook
     access: Access
     runs: Sequence[RunState]
-    breaker_reset_at: float  # unix seconds
+    breaker_reset: int  # number of the journal entry that last reset the circuit breaker; 0: none
     state: Path  # the state folder
-    now: float  # unix seconds
+    now: Moment
     approved: bool
     sop_refusal: Callable[[Plan], Refusal | None] = lambda _: None  # what the SOP does not permit yet
 
@@ -80,10 +87,17 @@ def _playbook_unchanged(facts: GuardInput) -> Refusal | None:
 
 
 def _plan_age(facts: GuardInput) -> Refusal | None:
-    age = facts.now - facts.plan.created_at
-    if -60 <= age <= MAX_PLAN_AGE:
+    if -CLOCK_TOLERANCE <= _plan_seconds(facts) <= MAX_PLAN_AGE:
         return None
     return Refusal(Reason.PLAN_OUTDATED, f"the plan is not from the last {MAX_PLAN_AGE / 60:.0f} min", "plan again")
+
+
+def _plan_seconds(facts: GuardInput) -> float:
+    """The age of the plan: monotonic within one boot, else by the wall clock; negative if that was set back."""
+    moment = facts.plan.moment
+    if moment is not UNSET and moment.boot and moment.boot == facts.now.boot:
+        return seconds_between(moment, facts.now)
+    return unix_seconds(facts.now.at) - facts.plan.created_at
 
 
 def _diagnosis(facts: GuardInput) -> Refusal | None:
@@ -94,8 +108,8 @@ def _diagnosis(facts: GuardInput) -> Refusal | None:
         probability = f"the probability of {diagnosis.cause} is {diagnosis.probability:.0%}"
         reason = f"{probability}, at least {MIN_PROBABILITY:.0%} is required"
         return Refusal(Reason.LOW_CERTAINTY, reason, "diagnose again with more evidence")
-    age = facts.now - diagnosis.evidence_end
-    if not -60 <= age <= MAX_EVIDENCE_AGE:
+    age = unix_seconds(facts.now.at) - diagnosis.evidence_end
+    if not -CLOCK_TOLERANCE <= age <= MAX_EVIDENCE_AGE:
         reason = f"the evidence of the diagnosis is {age / 60:.0f} min old, at most {MAX_EVIDENCE_AGE / 60:.0f} min"
         return Refusal(Reason.EVIDENCE_OUTDATED, reason, "diagnose again")
     return None
@@ -120,8 +134,8 @@ def _unfinished_run(facts: GuardInput) -> Refusal | None:
 
 def _cooldown(facts: GuardInput) -> Refusal | None:
     cooldown = facts.playbook.guards.cooldown
-    ended = [run.ended_at for run in _attempts(facts) if run.ended_at is not None]
-    rest = max(ended, default=float("-inf")) + cooldown - facts.now
+    ended = [seconds_between(run.ended, facts.now) for run in _attempts(facts) if run.ended is not None]
+    rest = cooldown - min(ended, default=float("inf"))
     if rest > 0:
         reason = f"the playbook ran on this target less than {cooldown:.0f} s ago"
         return Refusal(Reason.COOLDOWN, reason, f"wait {rest:.0f} s")
@@ -130,7 +144,7 @@ def _cooldown(facts: GuardInput) -> Refusal | None:
 
 def _max_attempts(facts: GuardInput) -> Refusal | None:
     limit = facts.playbook.guards.attempts
-    recent = [run for run in _attempts(facts) if run.opened_at > facts.now - limit.per]
+    recent = [run for run in _attempts(facts) if seconds_between(run.opened, facts.now) < limit.per]
     if len(recent) < limit.count:
         return None
     return Refusal(
@@ -145,7 +159,7 @@ def _circuit_breaker(facts: GuardInput) -> Refusal | None:
     counted = [
         run
         for run in facts.runs
-        if run.outcome in _TRIED and run.opened_at > facts.breaker_reset_at and not run.rolled_back_on_request
+        if run.outcome in _TRIED and run.order > facts.breaker_reset and not run.rolled_back_on_request
     ]
     last = counted[-MAX_FAILURES:]
     if len(last) == MAX_FAILURES and all(run.outcome is not Outcome.VERIFIED for run in last):

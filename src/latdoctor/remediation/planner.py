@@ -6,10 +6,11 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from msgspec import Struct, field
+from msgspec import UNSET, Struct, UnsetType, field
 
 from latdoctor.errors import UsageError
 from latdoctor.evidence.model import to_json
+from latdoctor.journal.entry import Moment
 from latdoctor.remediation.actions import Action, require_action
 from latdoctor.remediation.change import Change, Deadline, Field, State, Value, has_values
 from latdoctor.remediation.parameters import parameter_values, substituted
@@ -57,6 +58,7 @@ class Plan(Struct, frozen=True):
     stages: tuple[StagePlan, ...]
     created_at: float = field(name="made_at")  # unix seconds
     diagnosis: DiagnosisRef | None = field(default=None, name="because")
+    moment: Moment | UnsetType = UNSET  # `created_at` by the clock that is never set; version 0.1 did not record it
 
     @property
     def digest(self) -> str:
@@ -76,8 +78,13 @@ class PlanRequest:
     diagnosis: DiagnosisRef | None = None
 
 
-def build_plan(request: PlanRequest, library: Library, access: Access, now: float) -> Plan:
-    """Read the target and plan the changes; write nothing. Raises UsageError, OperationError if it cannot be read."""
+def build_plan(
+    request: PlanRequest, library: Library, access: Access, now: float, moment: Moment | UnsetType = UNSET
+) -> Plan:
+    """Read the target and plan the changes; write nothing. `moment` is `now` with its monotonic clock.
+
+    Raises UsageError, OperationError if the target cannot be read.
+    """
     playbook = request.playbook
     if access.target.kind not in playbook.targets:
         raise UsageError(
@@ -104,6 +111,7 @@ def build_plan(request: PlanRequest, library: Library, access: Access, now: floa
         stages=stages,
         created_at=now,
         diagnosis=request.diagnosis,
+        moment=moment,
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.conditions.evaluator import HOLDS, show
-from latdoctor.journal.entry import JournalEntry, unix_seconds
+from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.remediation.change import Change, Undo
 from latdoctor.remediation.observation import ConditionResult
 from latdoctor.remediation.ownership import NotOurs, Write
@@ -90,8 +90,9 @@ class RunState:
 
     id: str
     plan: Plan
-    opened_at: float  # unix seconds
-    ended_at: float | None = None
+    opened: Moment
+    order: int  # number of its first entry in the journal
+    ended: Moment | None = None
     intended: list[ChangeRef] = field(default_factory=list)
     undone: set[ChangeRef] = field(default_factory=set)  # or left, because another client has modified it
     verified: bool = False
@@ -99,6 +100,16 @@ class RunState:
     outcome: Outcome | None = None
     reason: str = ""
     code: Reason | None = None
+
+    @property
+    def opened_at(self) -> float:
+        """Unix seconds."""
+        return unix_seconds(self.opened.at)
+
+    @property
+    def ended_at(self) -> float | None:
+        """Unix seconds."""
+        return unix_seconds(self.ended.at) if self.ended else None
 
     @property
     def open(self) -> bool:
@@ -125,7 +136,7 @@ def runs(entries: Iterable[JournalEntry]) -> tuple[RunState, ...]:
     found: dict[str, RunState] = {}
     for entry in entries:
         if entry.kind == "run.opened":
-            found[entry.run] = RunState(entry.run, _body(entry, RunOpened).plan, unix_seconds(entry.at))
+            found[entry.run] = RunState(entry.run, _body(entry, RunOpened).plan, entry.moment, entry.seq)
         elif entry.run in found:
             _add(found[entry.run], entry)
     return tuple(found.values())
@@ -148,7 +159,7 @@ def _add(run: RunState, entry: JournalEntry) -> None:
         case "run.closed":
             closed = _body(entry, RunClosed)
             run.outcome, run.reason, run.code = closed.outcome, closed.reason, closed.code
-            run.ended_at = unix_seconds(entry.at)
+            run.ended = entry.moment
 
 
 def unfinished(known: Iterable[RunState], target: Target) -> RunState | None:
@@ -169,7 +180,7 @@ def superseded_fields(runs: Sequence[RunState]) -> Mapping[str, frozenset[FieldK
 def superseding_run(run: RunState, others: Iterable[RunState]) -> RunState | None:
     """The latest run after `run` with a change in effect on a field that `run` has changed too."""
     mine = _fields(run)
-    later = (one for one in others if one.opened_at >= run.opened_at and one.id != run.id)
+    later = (one for one in others if one.order > run.order)
     return next((one for one in reversed(tuple(later)) if mine & _fields(one)), None)
 
 
@@ -189,9 +200,9 @@ def resource_key(resource: str) -> str:
     return canonical_url(url) if "://" in url else resource
 
 
-def last_breaker_reset(entries: Iterable[JournalEntry]) -> float:
-    """When the operator last reset the circuit breaker, in unix seconds; 0 for never."""
-    return max((unix_seconds(entry.at) for entry in entries if entry.kind == "breaker.reset"), default=0.0)
+def last_breaker_reset(entries: Iterable[JournalEntry]) -> int:
+    """The number of the entry by which the operator last reset the circuit breaker; 0 for never."""
+    return max((entry.seq for entry in entries if entry.kind == "breaker.reset"), default=0)
 
 
 def _body(entry: JournalEntry, kind: type[Body]) -> Body:
