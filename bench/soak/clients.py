@@ -41,7 +41,7 @@ class Account:
 
 def _request(body: bytes, *headers: bytes, length: int | None = None, target: bytes = b"POST /v1/intent") -> bytes:
     size = len(body) if length is None else length
-    lines = [target + b" HTTP/1.1", b"host: x", b"content-length: %d" % size, *headers]
+    lines = [target + b" HTTP/1.1", b"host: localhost", b"content-length: %d" % size, *headers]
     return b"\r\n".join(lines) + b"\r\n\r\n" + body
 
 

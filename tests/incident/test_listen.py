@@ -135,6 +135,8 @@ def test_a_service_that_does_not_answer_confirms_the_alert(tmp_path: Path) -> No
         (["--listen", "9095"], "no place to listen at"),
         (["--listen", "127.0.0.1:99999"], "no place to listen at"),
         (["--auth-file", "no-such-file"], "cannot be read"),
+        (["--tls-cert", "server.pem"], "TLS needs a certificate and its key"),
+        (["--client-ca", "ca.pem"], "TLS needs a certificate and its key"),
         (["--every", "0s"], "--every"),
         (["--sop", "nonsense"], "there is no SOP"),
         (["--server", "ftp://x"], "--server"),

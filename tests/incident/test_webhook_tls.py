@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from latdoctor.cli.listen_access import AccessOptions, access_of
 from latdoctor.errors import UsageError
 from latdoctor.http.server_tls import server_context
 from latdoctor.incident.webhook_request import Access
@@ -122,6 +123,15 @@ def test_unusable_files_are_reported(folder: Path, files: Files, message: str) -
     named: Callable[[str], Path | None] = lambda name: folder / name if name else None  # noqa: E731
     with pytest.raises(UsageError, match=message):
         server_context(*map(named, files))
+
+
+def test_client_certificates_open_other_interfaces_without_a_token(folder: Path) -> None:
+    server = (folder / "server.pem", folder / "server.key")
+    with pytest.raises(UsageError, match="any client could send alerts"):
+        access_of("shop", AccessOptions(None, (), *server, None))
+    access = access_of("shop", AccessOptions(None, ("alerts",), *server, folder / "ca.pem"))
+    assert access.requires_credentials
+    assert access.hosts.allows("alerts:443")
 
 
 def test_without_a_certificate_there_is_no_tls() -> None:

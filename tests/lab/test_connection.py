@@ -35,6 +35,11 @@ async def echo(request: Request) -> Response:
     return Response(await request.body())
 
 
+async def client_address(request: Request) -> Response:
+    assert request.client is not None
+    return Response(request.client.host)
+
+
 class Held:
     """What the answers of `/held` wait for, one after the other."""
 
@@ -59,6 +64,7 @@ def on_a_server(
     app = Starlette(
         routes=[
             Route("/", small),
+            Route("/client", client_address),
             Route("/large", large),
             Route("/held", held),
             Route("/echo", echo, methods=["POST"]),
@@ -118,6 +124,17 @@ def test_invalid_head_is_answered_with_json_error(
 
     on_a_server(ConnectionLimits(head_bytes=1000, refusal_seconds=SHORT), run)
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("claimed", [b"10.0.0.7", b"10.0.0.7, 127.0.0.1"])
+def test_client_address_is_that_of_the_connection(claimed: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")  # uvicorn's own switch
+
+    async def run(listening: HttpServer) -> None:
+        head = b"GET /client HTTP/1.1\r\nhost: x\r\nconnection: close\r\nx-forwarded-for: %s\r\n\r\n" % claimed
+        assert (await said(listening, head)).endswith(b"127.0.0.1")
+
+    on_a_server(ConnectionLimits(), run)
 
 
 def test_an_endless_header_in_many_packets_is_cut_off() -> None:

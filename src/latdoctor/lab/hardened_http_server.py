@@ -283,6 +283,7 @@ class HttpServer:
             log_level="error",  # warnings are about client input: any client could fill the disk with them
             access_log=False,
             server_header=False,
+            proxy_headers=False,  # X-Forwarded-For is what the client writes, not where it is
             backlog=BACKLOG,
             timeout_graceful_shutdown=max(1, round(drain_seconds)),
         )

@@ -131,7 +131,12 @@ def test_only_the_admin_may_disturb(server: Running) -> None:
         server.client.delete("/faults/leak"),
     ):
         assert (answer.status_code, answer.json()["error"]) == (401, "wrong-token")
-    assert server.client.put("/faults/leak", content=b"x" * 70_000, headers=ADMIN).status_code == 413
+    assert (
+        server.client.put(
+            "/faults/leak", content=b"x" * 70_000, headers={**ADMIN, "content-type": "application/json"}
+        ).status_code
+        == 413
+    )
 
 
 @pytest.mark.parametrize("name", [name for name in DISTURBANCES if name not in {"fragment", "hoard", "leak"}])

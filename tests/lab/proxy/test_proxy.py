@@ -341,7 +341,7 @@ def controlled(test: Callable[[FaultProxy, aiohttp.ClientSession], Awaitable[Non
         async with proxied() as (proxy, _):
             listening = HttpServer(control(proxy, "secret"))
             await listening.start()
-            headers = {"authorization": "Bearer secret"}
+            headers = {"authorization": "Bearer secret", "content-type": "application/json"}
             async with aiohttp.ClientSession(listening.url, headers=headers) as session:
                 await test(proxy, session)
             await listening.stop()

@@ -10,7 +10,7 @@ import pytest
 from latdoctor.lab.server.load_balancing import RouterConfig, digest, patched_router_config
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, run
 
-LET_IN = {"authorization": f"Bearer {TOKEN}"}
+LET_IN = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
 
 
 async def call(

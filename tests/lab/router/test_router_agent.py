@@ -14,7 +14,7 @@ from latdoctor.lab.faults.router_agent import attach, restore_weights
 from latdoctor.lab.server.load_balancing import RouterConfig
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, eventually, run
 
-LET_IN = {"authorization": f"Bearer {TOKEN}"}
+LET_IN = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
 NINE_TO_ONE = {"weights": {"a": 9, "b": 1}}
 
 

@@ -18,6 +18,7 @@ from latdoctor.lab.server.serve import app
 from tests.lab.server.fakes import PATIENCE, FakeModel, fake_backend
 from tests.lab.server.running_server import ADMIN, Running
 
+JSON = {**ADMIN, "content-type": "application/json"}
 PATHS = [
     ("GET", "/admin/config"),
     ("PATCH", "/admin/config"),
@@ -68,12 +69,41 @@ def test_other_machines_and_servers_without_a_token_are_refused(
     async def ask() -> httpx.Response:
         parts = InferenceServer(ServerConfig(), fake_backend(FakeModel()), ServerIdentity("r1", token))
         transport = httpx.ASGITransport(app(parts), client=(address, 1234))
-        headers = {"authorization": f"Bearer {token}", "x-forwarded-for": "127.0.0.1"}
-        async with httpx.AsyncClient(transport=transport, base_url="http://x", headers=headers) as client:
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
             return await client.request(method, path)
 
     answer = asyncio.run(ask())
     assert (answer.status_code, answer.json()["error"]) == (403, error)
+
+
+CHANGING = [(method, path) for method, path in PATHS if method != "GET"]
+REFUSED_HEADERS = {
+    "page": ({"origin": "http://evil.example"}, 403, "web-page"),
+    "page of the server itself": ({"origin": "http://127.0.0.1"}, 403, "web-page"),
+    "page without an origin": ({"sec-fetch-site": "cross-site"}, 403, "web-page"),
+    "name of a page": ({"host": "evil.example"}, 421, "wrong-host"),
+    "form": ({"content-type": "text/plain"}, 415, "not-json"),
+    "proxied": ({"x-forwarded-for": "10.0.0.7"}, 403, "not-local"),
+    "proxied, it claims to be local": ({"x-forwarded-for": "127.0.0.1"}, 403, "not-local"),
+    "proxied in the standard form": ({"forwarded": "for=127.0.0.1"}, 403, "not-local"),
+}
+
+
+@pytest.mark.parametrize(("method", "path"), CHANGING)
+@pytest.mark.parametrize(("headers", "status", "error"), REFUSED_HEADERS.values(), ids=REFUSED_HEADERS.keys())
+def test_web_pages_and_proxies_are_refused(
+    shared: Running, method: str, path: str, headers: dict[str, str], status: int, error: str
+) -> None:
+    sent = {**ADMIN, "if-match": "*", "content-type": "application/json", **headers}
+    answer = shared.client.request(method, path, content=b"{}", headers=sent)
+    assert (answer.status_code, answer.json()["error"]) == (status, error)
+
+
+def test_open_pages_are_read_by_any_name(shared: Running) -> None:
+    for path in ("/metrics", "/healthz", "/readyz"):
+        headers = {"host": "replica-1.models", "origin": "http://dashboard.example", "x-forwarded-for": "10.0.0.7"}
+        assert shared.client.get(path, headers=headers).status_code == 200
 
 
 def test_the_configuration_is_read_with_its_tag(shared: Running) -> None:
@@ -108,7 +138,7 @@ REFUSED = {
 @pytest.mark.parametrize(("body", "status", "error"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_refused_change_changes_nothing(shared: Running, body: bytes, status: int, error: str) -> None:
     before = etag(shared)
-    answer = shared.client.patch("/admin/config", content=body, headers={**ADMIN, "if-match": before})
+    answer = shared.client.patch("/admin/config", content=body, headers={**JSON, "if-match": before})
     assert (answer.status_code, answer.json()["error"]) == (status, error)
     assert etag(shared) == before
     assert shared.model.settings.version == "v1"

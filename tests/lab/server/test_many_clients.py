@@ -21,7 +21,8 @@ def tickets_alive() -> list[Ticket]:
 
 
 def test_an_administrator_that_vanishes_half_way_leaves_no_traceback(capsys: pytest.CaptureFixture[str]) -> None:
-    head = f"PATCH /admin/config HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {TOKEN}\r\nif-match: *\r\n"
+    head = f"PATCH /admin/config HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\nif-match: *\r\n"
+    head += "content-type: application/json\r\n"
     with Running() as server:
         with socket.create_connection(("127.0.0.1", server.port)) as connection:
             connection.sendall(f"{head}expect: 100-continue\r\ncontent-length: 99\r\n\r\n".encode())

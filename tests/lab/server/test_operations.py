@@ -67,7 +67,8 @@ def test_without_a_tag_or_a_token_nothing_is_done(shared: Running, name: str) ->
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"draining": 1}', b'{"draining": true, "more": 1}'])
 def test_a_body_that_says_nothing_is_refused(shared: Running, body: bytes) -> None:
-    answer = shared.client.put("/admin/draining", content=body, headers={**ADMIN, "if-match": "*"})
+    headers = {**ADMIN, "if-match": "*", "content-type": "application/json"}
+    answer = shared.client.put("/admin/draining", content=body, headers=headers)
     assert answer.status_code in (400, 422)
     assert not acts_of(shared)[0]["draining"]
 

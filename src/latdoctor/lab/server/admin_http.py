@@ -5,6 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import secrets
+import socket
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import LatdoctorError, UsageError
+from latdoctor.http.cross_site import JSON, CrossSite, HostNames, cross_site, is_json
 from latdoctor.http.safe_address import is_loopback
 from latdoctor.lab.server import intent_request
 from latdoctor.lab.server.errors import CLIENT_GONE, AdminConflict, BadRequest, RequestRefused
@@ -66,9 +68,11 @@ class AdminGuard:
         self._instance = secrets.token_hex(8)
 
     def check(self, request: Request) -> None:
-        """Raises RequestRefused: 403 from another machine or without a token set, 401 for a wrong one."""
-        if request.client is None or not is_loopback(request.client.host):
-            raise RequestRefused(403, "not-local", "the admin interface answers this machine only")
+        """Raises RequestRefused: 403 from another machine, for a web page or without a token set, 401 for a wrong one,
+        415 for a body that is not JSON, 421 for a host name that is not of the loopback interface.
+        """
+        _check_local(request)
+        _check_cross_site(request)
         if not self._token:
             raise RequestRefused(
                 403, "no-token", f"the server was started without an admin token ({ADMIN_TOKEN_VARIABLE})"
@@ -76,6 +80,8 @@ class AdminGuard:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() != "bearer" or not hmac.compare_digest(token.strip().encode(), self._token):
             raise RequestRefused(401, "wrong-token", "send the admin token as `Authorization: Bearer TOKEN`")
+        if _has_body(request) and not is_json(request.headers.get("content-type", "")):
+            raise RequestRefused(415, "not-json", f"Content-Type must be {JSON}")
 
     def route(self, method: str, path: str, handler: Handler) -> BaseRoute:
         """A route to `handler` behind the guard."""
@@ -92,6 +98,33 @@ class AdminGuard:
             return response
 
         return Route(path, answer, methods=[method])
+
+
+_FORWARDED = ("forwarded", "x-forwarded-for")
+
+
+def _check_local(request: Request) -> None:
+    """The address is that of the connection: a client can write any into a header.
+
+    A proxy on this machine that names its client forwards for another one, so its requests are not local.
+    """
+    forwarded = any(name in request.headers for name in _FORWARDED)
+    if forwarded or request.client is None or not is_loopback(request.client.host):
+        raise RequestRefused(403, "not-local", "the admin interface answers this machine only")
+
+
+def _check_cross_site(request: Request) -> None:
+    match cross_site(request.headers, HostNames.of("localhost", [socket.gethostname()])):
+        case CrossSite.HOST:
+            raise RequestRefused(421, "wrong-host", "address the admin interface as localhost")
+        case CrossSite.PAGE:
+            raise RequestRefused(403, "web-page", "requests of web pages are refused")
+        case None:
+            return
+
+
+def _has_body(request: Request) -> bool:
+    return request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
 
 
 def _refused(error: LatdoctorError) -> RequestRefused:
