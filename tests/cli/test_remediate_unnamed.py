@@ -105,7 +105,7 @@ def test_beside_what_is_changed_no_stranger_shows_whether_it_helps(server: Admin
         assert (plan["watched"], plan["not_watched"], plan["guessed"]) == ([page], [], False)
     assert "guess" not in remediate("--admin", server.url).out
     assert planned("--admin", server.url, "--save-plan", str(tmp_path / "p.json"))
-    assert planned("--plan", str(tmp_path / "p.json"), playbook="")["watched"] == [page]
+    assert planned("--plan", str(tmp_path / "p.json"), "--admin", server.url, playbook="")["watched"] == [page]
 
 
 def test_of_a_diagnosis_only_what_it_saw_is_looked_at(page: str) -> None:

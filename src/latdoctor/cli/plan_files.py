@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from latdoctor.cli.console import notice_once
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import UsageError
+from latdoctor.regular_file import read_by_others, read_with_status, written_by_others
 from latdoctor.remediation.planner import Plan
+from latdoctor.sanitize import clean
 
 MAX_BYTES = 64 << 20  # of a diagnosis or a plan
 
 
 class SavedPlan(msgspec.Struct, frozen=True):
-    """A plan as a file, with the digest that detects a later edit."""
+    """A plan as a file, with the digest that detects damage. An edit can make the digest anew: `saved_plan.py`."""
 
     digest: str
     plan: Plan
 
 
 def load_plan(path: Path) -> Plan:
-    """Raises UsageError for a file that is no plan, and for one that was edited."""
+    """Raises UsageError for a file that is no plan, or whose digest differs. Others' access to it is warned about."""
     try:
-        saved = msgspec.json.decode(read_bounded(path), type=SavedPlan)
+        raw, status = read_with_status(path, MAX_BYTES)
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    if len(raw) > MAX_BYTES:
+        raise UsageError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
+    if why := written_by_others(status) or ("can be read by other users" if read_by_others(status) else ""):
+        notice_once(f"{clean(str(path), 300)} {why}. Next: chmod 600 {path}")
+    try:
+        saved = msgspec.json.decode(raw, type=SavedPlan)
     except UNDECODABLE as error:
         raise UsageError(f"not a saved plan: {error}", where=str(path), next_step="--save-plan writes one") from error
     if saved.plan.digest != saved.digest:
@@ -38,7 +50,8 @@ def save_plan(plans: Sequence[Plan], path: Path) -> None:
         raise UsageError(f"{len(plans)} targets have {len(plans)} plans; one is saved at a time", where="--save-plan")
     saved = SavedPlan(plans[0].digest, plans[0])
     try:
-        with path.open("xb") as file:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(saved)))
     except OSError as error:
         raise UsageError(f"the plan cannot be written: {error.strerror}", where=str(path)) from error

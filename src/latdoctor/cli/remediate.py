@@ -172,8 +172,9 @@ def remediate(
     It plans, changes, verifies, and keeps the change or rolls it back.
 
     Without --apply it shows the plan and changes nothing. With it the server must be named: --server, --admin,
-    --target, --from or --plan, or one target in latdoctor.yaml. The token of the admin interface is read from
-    LATDOCTOR_ADMIN_TOKEN or the configured file (latdoctor.yaml: admin, admin_token, allow).
+    --target or --from, or one target in latdoctor.yaml. A saved plan (--plan) is made again and refused where it
+    differs, and its address has to be named too. The token of the admin interface is read from LATDOCTOR_ADMIN_TOKEN
+    or the configured file (latdoctor.yaml: admin, admin_token, allow).
 
     Runs are journaled in LATDOCTOR_STATE (default ~/.local/state/latdoctor). A file STOP in that folder, or
     LATDOCTOR_STOP set to any value, is the kill switch: no run begins, and a running one rolls back.

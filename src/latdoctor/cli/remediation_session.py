@@ -23,12 +23,12 @@ from latdoctor.cli.plan_files import load_plan, read_bounded, save_plan
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.remediate_targets import (
     ChosenTargets,
-    access_again,
     check_servers_named,
     choose_targets,
     limit_to_named,
 )
 from latdoctor.cli.resolve_request import ResolvedRequest, resolve_request
+from latdoctor.cli.saved_plan import address_named_again, saved_plan_refusal
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.document import parse_diagnosis
@@ -41,6 +41,7 @@ from latdoctor.journal.entry import now as journal_clock
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
 from latdoctor.remediation.executor import execute
+from latdoctor.remediation.plan_comparison import saved_settings
 from latdoctor.remediation.planner import DiagnosisRef, Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import Library
@@ -81,9 +82,16 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
     request, settings = resolve_request(sources), settings_of(sources)
     plans: tuple[Plan, ...]
     if options.plan is not None:
-        plans = (_saved(options, options.plan),)
-        targets = ChosenTargets(tuple(access_again(plan.target, settings) for plan in plans))
-        request = limit_to_named(request, [plan.target.admin for plan in plans], plans[0].diagnosis)
+        saved = _saved(options, options.plan)
+        book, because = books.find(saved.playbook), saved.diagnosis
+        named = address_named_again(saved.target, options.admin, settings, request, sources.pid)
+        request = limit_to_named(request, named, because)
+        targets = choose_targets(book, settings, named, request.request.servers, sources.pid)
+        again = PlanRequest(book, saved_settings(saved, book, books), because)
+        fresh = build_plan(again, books, targets.chosen[0], saved.created_at)
+        if refusal := saved_plan_refusal(saved, fresh, book):
+            return _refused(refusal, options)
+        plans = (saved,)
     else:
         book, because = _chosen(options, books)
         request = limit_to_named(request, options.admin, because)
@@ -333,10 +341,10 @@ def _settings(options: RemediateOptions) -> Mapping[str, str]:
 
 
 def _saved(options: RemediateOptions, path: Path) -> Plan:
-    """Raises UsageError for a file that is no plan or was edited, and for options that contradict it."""
-    if options.playbook or options.diagnosis or options.settings or options.admin:
+    """Raises UsageError for a file that is no plan, and for options that contradict it."""
+    if options.playbook or options.diagnosis or options.settings:
         raise UsageError(
-            "--plan already contains the playbook, its parameters and the target",
-            next_step="give --plan alone, or leave it out",
+            "--plan already contains the playbook and its parameters",
+            next_step="give --plan with the target alone, or leave it out",
         )
     return load_plan(path)

@@ -206,13 +206,15 @@ def _terms(plan: Plan, playbook: Playbook, pages: Pages) -> Table:
 def _changes(changes: Sequence[Change]) -> RenderableType:
     if not changes:
         return Text("nothing: every value is already as it would be set", style="dim")
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for heading in ("field", "now", "then"):
-        table.add_column(heading, overflow="fold")
-    for change in changes:
-        for field in change.fields:
+    rows: list[RenderableType] = []
+    for resource in dict.fromkeys(change.resource for change in changes):
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for heading in ("field", "now", "then"):
+            table.add_column(heading, overflow="fold")
+        for field in (field for change in changes if change.resource == resource for field in change.fields):
             table.add_row(field.name, _value(field.before), _value(field.after))
-    return table
+        rows += [Text(f"at {clean(resource, 300)}"), table]
+    return Group(*rows)
 
 
 def _value(value: Value) -> str:

@@ -24,6 +24,7 @@ _INDENT = 9  # columns of a label and the text after it
 _MAX_FIELD_LINES = 8  # of all steps of a plan
 _MAX_VALUE = 24  # characters
 _MAX_TARGETS = 6
+_MAX_RESOURCES = 3
 UNDO_TEXTS = {
     Undo.RESTORE: "old values restored within 30 s, at once if not verified",
     Undo.NONE_NEEDED: "nothing is left behind",
@@ -49,7 +50,7 @@ def plan_answer(planned: Sequence[Planned], *, confirming: bool = False) -> tupl
     parts = [
         [*_head(planned), *_warnings(planned)],
         list(_changes(planned)),
-        list(_terms(first)),
+        [*(_resources(first) if len(planned) == 1 else ()), *_terms(first)],
         list(_next(planned, confirming=confirming)),
     ]
     return fitted(parts)
@@ -128,9 +129,17 @@ def _head(planned: Sequence[Planned]) -> Iterator[Line]:
     for number, line in enumerate(sentence_lines(f"{state}  {text}", "", "  ")):
         yield Line(line, "bold" if state == "PLAN" else "bold yellow", continued=number > 0)
     kind = f" ({first.plan.target.kind})"
-    where = f"{target_text(first.plan.target)}{kind}" if len(planned) == 1 else "several targets"
+    where = f"{_place(first.plan)}{kind}" if len(planned) == 1 else "several targets"
     for line in wrapped(f"{first.plan.playbook} on {where}", "", "  ", hyphens=False)[:2]:
         yield Line(line, "dim")
+
+
+def _place(plan: Plan) -> str:
+    """The target, with the URL that is written to in place of its address where there is only one."""
+    resources, shown = _resource_names(plan), target_text(plan.target)
+    if not _in_head(resources, plan.target):
+        return shown
+    return f"{shown.removesuffix(clean(plan.target.admin, 80))}{resources[0]}"
 
 
 def _warnings(planned: Sequence[Planned]) -> Iterator[Line]:
@@ -190,6 +199,26 @@ def _fields(changes: Sequence[Change], most: int) -> Iterator[Line]:
     if len(lines) > most:
         lines = [*lines[: most - 1], f"{lines[most - 1][: WIDTH - 12]} … (all: -v)"] if most > 1 else lines[:1]
     yield from map(Line, lines)
+
+
+def _resources(planned: Planned) -> Iterator[Line]:
+    """What is written to, each URL or process once, where the first lines do not name it."""
+    found = _resource_names(planned.plan)
+    if _in_head(found, planned.plan.target):
+        return
+    for resource in found[:_MAX_RESOURCES]:
+        yield whole("Changes", resource, "")
+    if len(found) > _MAX_RESOURCES:
+        yield Line(f"         and {len(found) - _MAX_RESOURCES} more: -v")
+
+
+def _resource_names(plan: Plan) -> list[str]:
+    return list(dict.fromkeys(clean(change.resource, 200) for change in plan.changes))
+
+
+def _in_head(resources: Sequence[str], target: Target) -> bool:
+    """Whether the one resource is an address of the target, printed in place of it."""
+    return len(resources) == 1 and bool(target.admin) and resources[0].startswith(f"{clean(target.admin, 80)}/")
 
 
 def _terms(planned: Planned) -> Iterator[Line]:
