@@ -195,7 +195,7 @@ def run(book: Playbook, queue: Queue, at: float, effect: float) -> Result:
             clock=service.clock,
             sleep=service.sleep,
         )
-        plan = build_plan(PlanRequest(book, {}), library, access, service.wall())
+        plan = build_plan(PlanRequest(book, {}), library, access, service.wall(), journal.clock())
         return execute(plan, library, context)
 
 

@@ -35,7 +35,9 @@ def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> 
         _Run._apply = _late  # type: ignore[method-assign]
     world = entered(state, url, helps=mode != "fail")
     if mode in ("apply", "fail"):
-        plan = build_plan(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
+        plan = build_plan(
+            PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now(), world.journal.clock()
+        )
         return execute(plan, library, world).outcome.exit_code
     runs = run_history.runs(world.journal.entries())
     if mode == "rollback":

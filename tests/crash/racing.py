@@ -22,7 +22,9 @@ from tests.crash.mending import PLAYBOOK, entered
 
 def main(state: Path, url: str, playbooks: Path, count: int) -> None:
     library, world = read_library([playbooks]), entered(state, url, helps=True)
-    plan = build_plan(PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now())
+    plan = build_plan(
+        PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now(), world.journal.clock()
+    )
     Journal.opened(state / JOURNAL)
     begun, begin = os.pipe()
     over, end = os.pipe()

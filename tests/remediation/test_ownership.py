@@ -4,10 +4,13 @@ reference server. A run is undone by itself, on request, or by a recovery; the r
 from __future__ import annotations
 
 import contextlib
+import re
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -22,7 +25,7 @@ from latdoctor.remediation.ownership import NotOurs, Snapshot, Write, not_ours
 from latdoctor.remediation.planner import PlanRequest, build_plan
 from latdoctor.remediation.playbook_library import read_library
 from latdoctor.remediation.run_context import RunContext
-from latdoctor.remediation.run_history import ChangeLeft
+from latdoctor.remediation.run_history import ChangeLeft, WriteStarted
 from latdoctor.remediation.run_result import Outcome, Result
 from latdoctor.remediation.target import Access, Target
 from tests.crash.mending import entered
@@ -303,7 +306,8 @@ class Real:
     def verified(self) -> str:
         library = read_library([Path(__file__).parents[1] / "crash" / "playbooks"])
         playbook = library.find("test.two-steps")
-        plan = build_plan(PlanRequest(playbook, {}), library, self.context.access, self.context.now())
+        now, moment = self.context.now(), self.context.journal.clock()
+        plan = build_plan(PlanRequest(playbook, {}), library, self.context.access, now, moment)
         result = execute(plan, library, self.context)
         assert result.outcome is Outcome.VERIFIED, result
         return result.run
@@ -370,4 +374,28 @@ def test_lost_responses_of_the_reference_server_are_journaled_as_read(real: Real
     run = real.verified()
     assert real.wire.lose == 0
     assert real.rolled_back(run).outcome is Outcome.ROLLED_BACK
+    assert real.config["batching"]["scheduler"] == "long-alone"
+
+
+def test_each_write_has_an_operation_id_that_is_journaled_and_sent(real: Real) -> None:
+    run = real.verified()
+    assert real.rolled_back(run).outcome is Outcome.ROLLED_BACK
+    entries = real.context.journal.entries(run, kinds={"change.intended", "undo.intended"})
+    journaled = [msgspec.json.decode(one.body, type=WriteStarted).operation for one in entries]
+    assert journaled[:2] == [f"{run}-0-0", f"{run}-0-1"]
+    assert [one.rpartition("-undo-")[0] for one in journaled[2:]] == [f"{run}-0-1", f"{run}-0-0"]
+    assert len(set(journaled)) == 4
+    sent = [re.search(rb"idempotency-key: (\S+)", one, re.IGNORECASE) for one in real.wire.writes]
+    assert [one and one[1].decode() for one in sent] == journaled
+
+
+def test_duplicate_of_our_write_that_arrives_after_the_undo_changes_nothing(real: Real) -> None:
+    """With If-Match: * in place of its version, so that the key alone stops it."""
+    run = real.verified()
+    request = real.wire.writes[0]
+    assert real.rolled_back(run).outcome is Outcome.ROLLED_BACK
+    late = re.sub(rb"(?i)if-match: [^\r]*", b"if-match: *", request)
+    with socket.create_connection((urlsplit(real.wire.url).hostname, urlsplit(real.wire.url).port)) as connection:
+        connection.sendall(late)
+        assert b" 200 OK" in connection.makefile("rb").readline()
     assert real.config["batching"]["scheduler"] == "long-alone"

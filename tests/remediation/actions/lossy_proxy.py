@@ -25,6 +25,7 @@ class Wire:
         self.spoil: Callable[[bytes], bool] = lambda first: not first.startswith(b"GET")
         self.before: Callable[[], None] | None = None
         self.seen: list[bytes] = []
+        self.writes: list[bytes] = []  # whole requests other than GET
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         self._end = threading.Event()
@@ -70,6 +71,8 @@ class Wire:
                 return
             first = asked.split(b"\r\n", 1)[0]
             self.seen.append(first)
+            if not first.startswith(b"GET"):
+                self.writes.append(asked)
             spoilt = self.spoil(first)
             if spoilt and self.before is not None:
                 act, self.before = self.before, None

@@ -11,8 +11,18 @@ from pathlib import Path
 import pytest
 
 from latdoctor import remediation
+from latdoctor.remediation import admin_api
 from latdoctor.remediation.actions import ACTIONS
-from latdoctor.remediation.change import Change, ChangeState, Conflict, Deadline, Undo, Unreachable, ensure
+from latdoctor.remediation.change import (
+    Change,
+    ChangeState,
+    Conflict,
+    Deadline,
+    Undo,
+    Unreachable,
+    WriteOptions,
+    ensure,
+)
 from tests.lab.server.running_server import PATIENCE, TOKEN
 from tests.remediation.actions.action_fixtures import SHARED, WORLDS, World
 
@@ -131,6 +141,20 @@ def test_lost_response_is_resolved_by_reading(world: World, to: ChangeState) -> 
     assert world.values(change) == (change.after if to is ChangeState.AFTER else change.before)
     if world.done is not None:
         assert world.done() == 1
+
+
+def test_retry_of_a_write_names_the_same_operation(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request is swallowed, so a read shows that it had no effect, and it is sent again."""
+    if world.wire is None:
+        pytest.skip("no request can be lost")
+    change = world.planned()
+    monkeypatch.setattr(admin_api, "TIMEOUT", SHORT)
+    world.wire.hang, operation = 1, f"run-{world.name}"
+    write = ensure(change, ChangeState.AFTER, world.resource(change), Deadline.after(LONG), WriteOptions(operation))
+    assert write is not None
+    assert world.values(change) == change.after
+    assert len(world.wire.writes) == 2
+    assert all(b"\r\nidempotency-key: " + operation.encode() in one.lower() for one in world.wire.writes)
 
 
 @pytest.mark.parametrize("first", [b"", b"GET"])

@@ -6,7 +6,6 @@ import hmac
 import os
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from latdoctor.http.cross_site import JSON, CrossSite, HostNames, cross_site, is
 from latdoctor.http.safe_address import is_loopback
 from latdoctor.lab.server import intent_request
 from latdoctor.lab.server.errors import CLIENT_GONE, AdminConflict, BadRequest, RequestRefused
+from latdoctor.lab.server.idempotency import Handler, IdempotencyKeys
 from latdoctor.regular_file import read_regular
 from latdoctor.sanitize import clean
 
@@ -28,7 +28,6 @@ ADMIN_TOKEN_VARIABLE = "LATDOCTOR_ADMIN_TOKEN"  # noqa: S105 - the name of the v
 MIN_TOKEN_LENGTH = 8
 MAX_TOKEN_BYTES = 4096
 
-Handler = Callable[[Request], Awaitable[Response]]
 T = TypeVar("T")
 
 
@@ -60,12 +59,14 @@ class AdminGuard:
     """Admits requests from this machine with the token, and turns errors of the handlers into JSON responses.
 
     Every response carries `Instance-Id`, which is another one after each start of the server: a client that compares
-    it knows whether a value that it has set may have been read from the configuration since.
+    it knows whether a value that it has set may have been read from the configuration since. A change with an
+    `Idempotency-Key` is applied once.
     """
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
         self._instance = secrets.token_hex(8)
+        self._keys = IdempotencyKeys()
 
     def check(self, request: Request) -> None:
         """Raises RequestRefused: 403 from another machine, for a web page or without a token set, 401 for a wrong one,
@@ -89,7 +90,7 @@ class AdminGuard:
         async def answer(request: Request) -> Response:
             try:
                 self.check(request)
-                response = await handler(request)
+                response = await (handler(request) if method == "GET" else self._keys.respond(request, handler))
             except ClientDisconnect:
                 return Response(status_code=CLIENT_GONE)
             except LatdoctorError as error:
