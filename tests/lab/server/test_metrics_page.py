@@ -10,6 +10,7 @@ from itertools import pairwise
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from latdoctor.lab.server.config import QueueConfig, ServerConfig
 from tests.lab.server.running_server import Running
 
 NAMES = """
@@ -114,6 +115,21 @@ def test_what_happened_is_counted() -> None:
     assert {name: page[(name, "")] for name in expected} == expected
     assert page[("ref_requests_total", "200")] == 2
     assert page[("ref_batch_release_total", "idle")] == 2
+
+
+def test_input_tokens_are_those_that_arrive_answered_or_not() -> None:
+    with Running(ServerConfig(queue=QueueConfig(max_requests=1))) as server:
+        server.model.gate.clear()
+        asked = [server.asking(text="computed")]
+        server.model.until_entered()
+        asked.append(server.asking(text="waits"))
+        server.until(lambda: server.page()[("ref_queue_depth", "")] == 1)
+        assert server.ask(text="is turned away").status_code == 503
+        page = server.page()
+        server.model.gate.set()
+        assert [one.answer().status_code for one in asked] == [200, 200]
+    assert (page[("ref_input_tokens_count", "")], page[("ref_input_tokens_sum", "")]) == (3, 1 + 1 + 3)
+    assert page[("ref_requests_total", "200")] == 0
 
 
 def test_a_body_that_comes_slowly_is_no_time_of_the_server() -> None:
