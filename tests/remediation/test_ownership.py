@@ -19,17 +19,20 @@ from latdoctor.http.client import Secret
 from latdoctor.journal.entry import JournalEntry, JournalError
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import rollback, run_history
+from latdoctor.remediation.actions.process import Process
+from latdoctor.remediation.change import Change, Field, Undo
 from latdoctor.remediation.executor import execute
 from latdoctor.remediation.own_writes import OwnWrites
 from latdoctor.remediation.ownership import NotOurs, Snapshot, Write, not_ours
 from latdoctor.remediation.planner import PlanRequest, build_plan
 from latdoctor.remediation.playbook_library import read_library
-from latdoctor.remediation.run_context import RunContext
-from latdoctor.remediation.run_history import ChangeLeft, WriteStarted
+from latdoctor.remediation.run_context import RunContext, RunJournal
+from latdoctor.remediation.run_history import ChangeLeft, ChangeRef, RollbackStarted, WriteStarted
 from latdoctor.remediation.run_result import Outcome, Result
 from latdoctor.remediation.target import Access, Target
 from tests.crash.mending import entered
 from tests.lab.server.running_server import ADMIN, TOKEN, Running
+from tests.remediation.actions.action_fixtures import child
 from tests.remediation.actions.lossy_proxy import Wire
 from tests.remediation.simulated_service import Service
 from tests.remediation.test_guarantees import simulated
@@ -289,6 +292,19 @@ def test_unreadable_journal_leaves_the_values_to_decide(room: Room, monkeypatch:
     assert result.outcome is Outcome.ROLLED_BACK
     assert "the journal could not be read: entry 3 does not fit" in result.reason
     assert room.service.values == BEFORE
+
+
+def test_setting_of_a_process_that_has_ended_is_left(room: Room) -> None:
+    """The next process with that PID is another one, which its start tells."""
+    with child() as target:
+        setting = f"{Process.of(target)}, cpus"
+    change = Change("pin", "process.affinity.set", setting, (Field("cpus", "0-1", "0"),), Undo.RESTORE)
+    context = replace(room.world, access=Access(target, Secret("")))
+    journal = RunJournal(room.journal, "r1", context.on_entry)
+    ended = rollback.undo_changes([(ChangeRef(0, 0), change)], RollbackStarted("no improvement"), context, journal)
+    assert (ended.outcome, ended.manual, len(ended.overwrite)) == (Outcome.INCOMPLETE, (), 1)
+    assert "the process has ended since" in ended.reason
+    assert left(room.journal) == [NotOurs.ENDED]
 
 
 # --- the rows, on the real reference server

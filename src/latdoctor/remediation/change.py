@@ -154,10 +154,10 @@ class Conflict(OperationError):  # noqa: N818 - an event, not a mistake
 
 
 class SetByOther(Conflict):
-    """The fields have our values, but no longer by our write; they are left as they are."""
+    """The fields do not have our values by our write any more; they are left as they are."""
 
     def __init__(self, change: Change, why: NotOurs) -> None:
-        values = ", ".join(f"{field.name} is {field.after!r}" for field in change.fields)
+        values = ", ".join(f"{field.name} was set to {field.after!r}" for field in change.fields)
         super().__init__(f"{values}, but {why.text}", where=change.resource)
         self.why = why
 
@@ -168,6 +168,10 @@ class Contended(OperationError):  # noqa: N818
 
 class Refused(OperationError):  # noqa: N818
     """The target understood the request and rejected it."""
+
+
+class ProcessEnded(Refused):
+    """The process that would be changed no longer exists."""
 
 
 class Unreachable(OperationError):  # noqa: N818

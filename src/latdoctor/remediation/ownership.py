@@ -32,10 +32,11 @@ class Write(Struct, frozen=True):
 
 
 class NotOurs(StrEnum):
-    """Why a value that equals ours is left as it is."""
+    """Why a value that equals ours is left as it is; or why there is none any more."""
 
     SET_AGAIN = "set-again"
     RESTARTED = "restarted"
+    ENDED = "ended"
 
     @property
     def text(self) -> str:
@@ -45,6 +46,7 @@ class NotOurs(StrEnum):
 _TEXTS = {
     NotOurs.SET_AGAIN: "another client has set the same value since",
     NotOurs.RESTARTED: "the server was restarted since, so the value is from its configuration",
+    NotOurs.ENDED: "the process has ended since",
 }
 
 

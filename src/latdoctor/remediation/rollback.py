@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -27,6 +28,7 @@ from latdoctor.remediation.change import (
     Conflict,
     Contended,
     Deadline,
+    ProcessEnded,
     SetByOther,
     State,
     Undo,
@@ -38,7 +40,7 @@ from latdoctor.remediation.change import (
     state_of_change,
 )
 from latdoctor.remediation.own_writes import OwnWrites
-from latdoctor.remediation.ownership import Write
+from latdoctor.remediation.ownership import NotOurs, Write
 from latdoctor.remediation.run_context import RunContext, RunJournal
 from latdoctor.remediation.run_history import (
     ChangeLeft,
@@ -150,14 +152,20 @@ def _was_undone(run: RunState, context: RunContext) -> bool:
 
 
 def _read_states(run: RunState, context: RunContext) -> list[tuple[Change, State]]:
-    """The resource state of each change that may be in effect. Raises OperationError if the target cannot be read."""
+    """The resource state of each change that may be in effect; of an ended process there is none.
+
+    Raises OperationError if the target cannot be read.
+    """
     deadline = Deadline.after(_READ_TIMEOUT, context.clock, context.sleep)
     changes = [change for change in map(run.change, run.in_effect) if change.undo == Undo.RESTORE]
-    states = {
-        (action, resource): read_with_retry(require_action(action).resource(context.access, resource), deadline)
-        for action, resource in {(change.action, change.resource) for change in changes}
-    }
-    return [(change, states[change.action, change.resource]) for change in changes]
+    states: dict[tuple[str, str], State] = {}
+    for action, resource in {(change.action, change.resource) for change in changes}:
+        with suppress(ProcessEnded):
+            states[action, resource] = read_with_retry(
+                require_action(action).resource(context.access, resource), deadline
+            )
+    found = ((change, states.get((change.action, change.resource))) for change in changes)
+    return [(change, state) for change, state in found if state is not None]
 
 
 def _undo_run(run: RunState, started: RollbackStarted, context: RunContext) -> Result:
@@ -322,6 +330,8 @@ def _restore(change: Change, access: Access, deadline: Deadline, options: WriteO
     resource = require_action(change.action).resource(access, change.resource)
     try:
         return ensure(change, ChangeState.BEFORE, resource, deadline, options)
+    except ProcessEnded as ended:
+        raise SetByOther(change, NotOurs.ENDED) from ended
     except SetByOther:
         raise
     except Conflict:

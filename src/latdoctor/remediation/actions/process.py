@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import field_values
-from latdoctor.remediation.change import Deadline, Receipt, Refused, State, Undo, Unreachable, Values
+from latdoctor.remediation.change import Deadline, ProcessEnded, Receipt, Refused, State, Undo, Unreachable, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
 T = TypeVar("T")
@@ -58,12 +58,12 @@ class Process:
         return fields[0]
 
     def require_running(self) -> None:
-        """Raises Refused once it has ended."""
+        """Raises ProcessEnded once it has ended."""
         if self.state() is None:
-            raise Refused("the process has ended; its PID may have been reused", where=str(self))
+            raise ProcessEnded("the process has ended; its PID may have been reused", where=str(self))
 
     def threads(self) -> tuple[int, ...]:
-        """The ids of its current threads. Raises Refused once it has ended."""
+        """The ids of its current threads. Raises ProcessEnded once it has ended."""
         self.require_running()
         try:
             return tuple(sorted(int(task.name) for task in (PROC / str(self.pid) / "task").iterdir()))
@@ -217,7 +217,7 @@ class ProcessState:
         try:
             self.process.require_running()
             if handle is None:
-                raise Refused("the process has ended", where=str(self.process))
+                raise ProcessEnded("the process has ended", where=str(self.process))
             yield handle
         finally:
             if handle is not None:

@@ -19,7 +19,18 @@ from itertools import groupby
 from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import field_values
 from latdoctor.remediation.actions.process import PROC, Process
-from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, State, Undo, Unreachable, Value, Values
+from latdoctor.remediation.change import (
+    Contended,
+    Deadline,
+    ProcessEnded,
+    Receipt,
+    Refused,
+    State,
+    Undo,
+    Unreachable,
+    Value,
+    Values,
+)
 from latdoctor.remediation.target import Access, Target, TargetKind
 from latdoctor.sanitize import clean
 
@@ -39,7 +50,7 @@ class ThreadSetting:
     def read(self, deadline: Deadline) -> State:
         found = list(dict.fromkeys(value for _, value in self._each_thread()))
         if not found:
-            raise Refused("the process has ended", where=str(self.process))
+            raise ProcessEnded("the process has ended", where=str(self.process))
         text = " | ".join(sorted(map(str, found)))
         if len(found) == 1:
             return State({self.field: found[0]}, text, instance=str(self.process))
