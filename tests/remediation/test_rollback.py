@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 
 from latdoctor.remediation import actions
 from latdoctor.remediation.change import Change, Field, Unreachable
 from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT, UndoResult, undo_changes
 from latdoctor.remediation.run_context import RunJournal
-from latdoctor.remediation.run_history import ChangeRef, RollbackStarted
+from latdoctor.remediation.run_history import ChangeRef, RollbackStarted, WriteStarted
 from latdoctor.remediation.run_result import Outcome
 from tests.remediation.simulated_service import Service, Setting
 from tests.remediation.test_guarantees import simulated
@@ -66,6 +67,13 @@ def test_late_resource_is_retried(room: Room, monkeypatch: pytest.MonkeyPatch) -
     ended = back(room, *(Change(f"s{n}", f"test.{n}", f"place {n}", lanes, "restore") for n in range(2)))
     assert ended.outcome is Outcome.ROLLED_BACK, ended
     assert late.values == well.values == {"lanes": False}
+    intents = [
+        msgspec.json.decode(one.body, type=WriteStarted)
+        for one in room.journal.entries()[1:-1]
+        if one.kind == "undo.intended"
+    ]
+    assert sorted(one.index for one in intents) == [0, 0, 1]
+    assert len({(one.index, one.operation) for one in intents}) == 2  # a retry is the same operation
 
 
 @pytest.mark.parametrize(

@@ -231,6 +231,7 @@ class _Rollback:
     journal: RunJournal
     deadline: Deadline = field(init=False)
     own_writes: OwnWrites = field(init=False)
+    id: str = field(default_factory=lambda: secrets.token_hex(4))  # a later rollback of the same run has another one
     journal_error: str = ""
     settled: set[ChangeRef] = field(default_factory=set)
     failed: list[tuple[Change, LatdoctorError]] = field(default_factory=list)
@@ -291,7 +292,7 @@ class _Rollback:
 
     def _try(self, ref: ChangeRef, change: Change, deadline: Deadline) -> None:
         """Raises Unreachable and Contended, after which it may be retried."""
-        operation = operation_id(self.journal.run, ref, undo=secrets.token_hex(4))
+        operation = operation_id(self.journal.run, ref, undo=self.id)
         self.append("undo.intended", WriteStarted(ref.stage, ref.index, operation))
         writes = self.own_writes.by(self.journal.run, ref, change)
         writes.start(undoes=True)

@@ -54,7 +54,7 @@ class WriteEnded(Struct, frozen=True, omit_defaults=True):
 
 
 def operation_id(run: str, ref: ChangeRef, undo: str = "") -> str:
-    """The id of a write, the same for its retries. `undo` tells one undo from the next."""
+    """The id of a write, the same for its retries. `undo`: the id of the rollback."""
     return f"{run}-{ref.stage}-{ref.index}" + (f"-undo-{undo}" if undo else "")
 
 
