@@ -112,6 +112,35 @@ def test_a_disabled_cause_is_never_named(tmp_path: Path) -> None:
     assert all("app.alone" not in problem.what for problem in lint(rules))
 
 
+FAR = "- {finding: slow, limits: {latency.p99: 1000000s}, rationale: never mind}"
+HEALTH = [
+    ("- {finding: slow, limits: {latency.p99: 50s}, rationale: slow by design}", {"slow": 5.0}, "healthy"),
+    ("- {finding: slow, limits: {latency.p99: 50s}, rationale: slow by design}", {"slow": 20.0}, "inconclusive"),
+    ("- {finding: slow, limits: {latency.p99: 50s}, rationale: slow by design}", {"slow": 100.0}, "critical"),
+    ("- {finding: slow, limits: {latency.p99: 5s}, rationale: in a hurry}", {"slow": 7.0}, "critical"),
+    (FAR, {"slow": 5.0}, "healthy"),
+    (FAR, {"slow": 100.0}, "inconclusive"),
+    (FAR, {"slow": None}, "inconclusive"),
+    (FAR, {"slow": 100.0, "xid": True}, "critical"),
+    ("- {finding: shared, limits: {requests.running: 1000000}, rationale: x}", {"shared": True}, "healthy"),
+]
+
+
+@pytest.mark.parametrize(("text", "states", "level"), HEALTH)
+def test_a_service_is_healthy_only_by_the_shipped_limits_of_essentials_too(
+    text: str, states: dict[str, float | None], level: str, tmp_path: Path
+) -> None:
+    """A limit that nothing reaches would call any service healthy."""
+    diagnosis = told(overlaid(tmp_path, text), **states)
+    assert diagnosis.verdict.level == level
+    if (text, level) == (FAR, "inconclusive") and states["slow"]:
+        assert "healthy by limits of the site only; by the shipped ones of essential checks it is critical" in (
+            diagnosis.verdict.message
+        )
+        (doubt,) = diagnosis.verdict.reasons
+        assert doubt == "site limit latency.p99 > 1000000s, shipped latency.p99 > 10s: never mind"
+
+
 WRONG = [
     ("just text", "an overlay is a list of changes"),
     ("[]", ""),

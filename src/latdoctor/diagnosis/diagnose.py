@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from latdoctor import __version__
 from latdoctor.conditions.evaluator import Facts
 from latdoctor.diagnosis import onset as timeline
+from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.evaluate import Baseline, Provider, judge
 from latdoctor.diagnosis.next_sources import next_looks
 from latdoctor.diagnosis.noisy_or import Network
 from latdoctor.diagnosis.onset import tail_shares
-from latdoctor.diagnosis.result import SCHEMA_VERSION, Diagnosis, Tool
+from latdoctor.diagnosis.result import SCHEMA_VERSION, Check, Diagnosis, RankedCause, Tier, Tool
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.diagnosis.service_name import queries_of, service_name
-from latdoctor.diagnosis.verdict import answer, rank, verdict, walk
+from latdoctor.diagnosis.verdict import answer, rank, verdict, verdict_by_site, walk
 from latdoctor.diagnosis.vitals import vitals
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.catalogue import TIERS
@@ -44,14 +45,33 @@ class Stamp:
     at: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """Findings and causes by one set of rules."""
+
+    checks: tuple[Check, ...]
+    network: Network
+    ranked: tuple[RankedCause, ...]
+    tiers: tuple[Tier, ...]
+
+    @classmethod
+    def of(cls, rules: RuleSet, facts: Facts, unread: tuple[Provider, ...]) -> _Judged:
+        checks = judge(rules, facts, unread)
+        network = Network.of(rules, checks)
+        ranked = rank(rules, network, checks, tail_shares(facts.evidence))
+        return cls(checks, network, ranked, walk(checks, TIERS))
+
+
 def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
     """The diagnosis of `case` by `rules`, without credentials and prompts."""
     facts = Facts(case.evidence, slo_terms(case.context), case.baseline, {})
     unread = tuple(_unread(case))
-    checks = judge(rules, facts, unread)
-    network = Network.of(rules, checks)
-    ranked = rank(rules, network, checks, tail_shares(case.evidence))
-    tiers = walk(checks, TIERS)
+    judged = _Judged.of(rules, facts, unread)
+    checks, network, ranked, tiers = judged.checks, judged.network, judged.ranked, judged.tiers
+    level = verdict(ranked, tiers, checks)
+    if level.level is Level.HEALTHY and rules.with_shipped_essentials:
+        shipped = _Judged.of(rules.with_shipped_essentials, facts, unread)
+        level = verdict_by_site(level, verdict(shipped.ranked, shipped.tiers, shipped.checks), rules, checks)
     since = timeline.onset(case.evidence)
     made = Diagnosis(
         schema_version=SCHEMA_VERSION,
@@ -61,7 +81,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         target=case.context.target,
         window=case.window,
         evidence_window=_recorded(case.evidence),
-        verdict=verdict(ranked, tiers, checks),
+        verdict=level,
         since=since,
         changes=timeline.changes(case.evidence, since),
         answer=answer(rules, network, ranked, checks),

@@ -194,7 +194,7 @@ def _limited(finding: Finding, limit: _Limit, change: _Change, problems: list[Pr
         problems.append(Problem(limit.where, f"limit of {limit.of}: {error}"))
         return finding
     note = SiteLimit(changed(shipped).text, text, change.rationale, limit.where)
-    return replace(finding, when=when, site=(*finding.site, note))
+    return replace(finding, when=when, site=(*finding.site, note), shipped=finding.shipped or finding.when)
 
 
 def _is(comparison: Comparison, name: str) -> bool:

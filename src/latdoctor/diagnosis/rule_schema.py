@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from latdoctor.conditions.ast import Condition
@@ -50,6 +50,7 @@ class Finding:
     rationale: str = ""  # where the threshold comes from
     rationale_from: str = ""  # id of a finding with the same threshold or reasoning
     site: tuple[SiteLimit, ...] = ()  # limits that an overlay replaced
+    shipped: Condition | None = None  # `when` before an overlay replaced limits of it; None where none did
     disabled: str = ""  # why the site does not want it judged; empty where it is judged
 
     @property
@@ -108,3 +109,16 @@ class RuleSet:
     @cached_property
     def cause(self) -> Mapping[str, Cause]:
         return {cause.id: cause for cause in self.causes}
+
+    @cached_property
+    def with_shipped_essentials(self) -> RuleSet | None:
+        """These rules with the shipped limits of the required findings; None where the site replaced none of them."""
+        if not any(finding.required and finding.shipped for finding in self.findings):
+            return None
+        return RuleSet(
+            tuple(
+                replace(finding, when=finding.shipped) if finding.required and finding.shipped else finding
+                for finding in self.findings
+            ),
+            self.causes,
+        )

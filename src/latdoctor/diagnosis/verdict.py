@@ -235,6 +235,21 @@ def verdict(ranked: Sequence[RankedCause], tiers: Sequence[Tier], checks: Sequen
     )
 
 
+def verdict_by_site(by_site: Verdict, by_shipped: Verdict, rules: RuleSet, checks: Sequence[Check]) -> Verdict:
+    """The verdict by limits of the site, but healthy only where the shipped limits of required findings say so too.
+
+    `by_shipped`: the verdict by those. Without this a limit that nothing reaches would make any service healthy.
+    """
+    if by_site.level is not Level.HEALTHY or by_shipped.level is Level.HEALTHY:
+        return by_site
+    moved = [limit for check in checks if check.required and check.site for limit in rules.finding[check.id].site]
+    return Verdict(
+        Level.INCONCLUSIVE,
+        f"healthy by limits of the site only; by the shipped ones of essential checks it is {by_shipped.level}",
+        tuple(f"site limit {limit.text}, shipped {limit.shipped}: {limit.rationale}" for limit in moved),
+    )
+
+
 def _unseen(tiers: Sequence[Tier], checks: Sequence[Check]) -> Iterator[str]:
     """Why the service cannot be called healthy: the essential checks that could not be evaluated, and why.
 
