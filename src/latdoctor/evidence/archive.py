@@ -11,7 +11,11 @@ from typing import IO, cast
 from latdoctor.errors import BundleError
 
 MAX_MEMBERS = 10_000
-MAX_TOTAL = 4 << 30
+MAX_TOTAL = 4 << 30  # bytes of all members
+MAX_RATIO = (
+    1000  # of their bytes to those of the archive, from ALWAYS_ALLOWED on: nearly equal pages of hours reach 100
+)
+ALWAYS_ALLOWED = 256 << 20
 RIGHTS = "check its rights: it must be readable for you"
 _CHUNK = 1 << 20
 _LARGE = 64 << 20  # bytes, from which packing takes longer than collecting
@@ -83,9 +87,10 @@ def unpack(path: Path, folder: Path) -> None:
     hint = "a bundle is a folder or a .tar.zst that `latdoctor collect` wrote"
     try:
         with path.open("rb") as raw, zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(raw) as plain:
-            _extract(cast("IO[bytes]", plain), folder, str(path))
+            limit = min(MAX_TOTAL, max(ALWAYS_ALLOWED, MAX_RATIO * path.stat().st_size))
+            _extract(cast("IO[bytes]", plain), folder, str(path), limit)
             # To the end, where zstandard's own checksum stands: the manifest has no other.
-            for _ in range(MAX_TOTAL // _CHUNK):
+            for _ in range(limit // _CHUNK):
                 if not plain.read(_CHUNK):
                     break
     except (tarfile.TarError, zstandard.ZstdError, EOFError) as error:
@@ -94,13 +99,13 @@ def unpack(path: Path, folder: Path) -> None:
         raise BundleError(f"cannot be read: {error.strerror}", where=str(path), next_step=RIGHTS) from error
 
 
-def _extract(plain: IO[bytes], folder: Path, where: str) -> None:
+def _extract(plain: IO[bytes], folder: Path, where: str, limit: int) -> None:
     total = 0
     with tarfile.open(fileobj=plain, mode="r|") as archive:
         for count, member in enumerate(archive, start=1):
             total += member.size
-            if count > MAX_MEMBERS or total > MAX_TOTAL:
-                raise ForeignArchiveError(f"more than {MAX_MEMBERS} members or {MAX_TOTAL >> 30} GiB", where)
+            if count > MAX_MEMBERS or total > limit:
+                raise ForeignArchiveError(f"more than {MAX_MEMBERS} members or {limit >> 20} MiB", where)
             if not member.isfile():
                 raise ForeignArchiveError(f"the member {member.name!r} is not a plain file", where)
             target = folder / safe_name(member.name)

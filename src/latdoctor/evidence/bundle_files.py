@@ -152,7 +152,10 @@ def _copy(artifact: Artifact, file: Path, target: Path, redactor: Redactor | Non
         if redactor is None:
             shutil.copyfileobj(source, copy, _CHUNK)
         else:
-            copy.writelines(copied(artifact, source, redactor))
+            try:
+                copy.writelines(copied(artifact, source, redactor))
+            except BundleError as error:
+                raise BundleError(error.what, where=str(file), next_step=error.next_step) from error
     return not is_database
 
 

@@ -18,12 +18,13 @@ from typing import IO
 
 from latdoctor.collectors import piped_input
 from latdoctor.collectors.logs import formats, log_blocks
+from latdoctor.decompression import unpacked_limit
 from latdoctor.errors import SourceError
 from latdoctor.gap_code import GapCode
 
 MAX_READ = 4 << 30  # only the end of a longer log is read
 MAX_END = 64 << 20  # of it
-MAX_UNPACKED = 2 << 30  # limit of a .gz file or a stream
+MAX_UNPACKED = 2 << 30  # limit of a .gz file or a stream; less for a .gz file that is compressed more than any log
 IN_MEMORY = 4 << 20  # what is longer stays in a file
 
 # Suffixes of incomplete artifacts, so that a replay recognises them.
@@ -80,16 +81,17 @@ def _read_stream(path: Path, timeout: float) -> LogSource:
 
 def _read_packed(file: IO[bytes], path: Path) -> LogSource:
     broken = ""
+    limit = unpacked_limit(file.seek(0, io.SEEK_END), MAX_UNPACKED)
+    file.seek(0)
     with _Spool(path, "unpacked") as spool:
         for chunk in log_blocks.unpacked(file):
             if isinstance(chunk, str):
                 broken = chunk
                 break
             spool.write(chunk)
-            if spool.size > MAX_UNPACKED:
+            if spool.size > limit:
                 raise SourceError(
-                    f"unpacks to more than {MAX_UNPACKED >> 20} MiB: unpack it and pass its end",
-                    code=GapCode.TOO_LARGE,
+                    f"unpacks to more than {limit >> 20} MiB: unpack it and pass its end", code=GapCode.TOO_LARGE
                 )
         raw = spool.finished()
     return LogSource(raw.content, PART, broken, GapCode.UNREADABLE) if broken else raw

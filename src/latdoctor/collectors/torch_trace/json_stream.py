@@ -35,12 +35,13 @@ from latdoctor.collectors.torch_trace.events import (
     why_no_events,
 )
 from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.decompression import unpacked_limit
 from latdoctor.errors import SourceError
 from latdoctor.sanitize import clean
 
 # Measured: pieces of 2 to 4 MB are read fastest, larger ones fall out of the processor's cache.
 PIECE = 2 << 20
-# What is read at most after decompression: ten million events are about 2.8 GB, and a gzip bomb ends here.
+# What is read at most after decompression: ten million events are about 2.8 GB.
 MAX_BYTES = 4 << 30
 _GZIP = b"\x1f\x8b"
 
@@ -84,9 +85,11 @@ class DecompressedSource:
         opened = io.BytesIO(content) if isinstance(content, bytes) else content.open("rb", buffering=0)
         raw = cast(IO[bytes], self._files.enter_context(opened))
         magic = raw.read(len(_GZIP))
-        raw.seek(self._start)
         if not is_packed(magic):
+            raw.seek(self._start)
             return raw
+        self._limit = unpacked_limit(raw.seek(0, io.SEEK_END), self._limit)
+        raw.seek(self._start)
         return cast(IO[bytes], self._files.enter_context(gzip.GzipFile(fileobj=raw, mode="rb")))
 
     def _problem(self, what: str, next_step: str = RECORD_AGAIN) -> SourceError:

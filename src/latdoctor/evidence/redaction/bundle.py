@@ -12,26 +12,40 @@ from typing import IO
 
 from msgspec import structs
 
+from latdoctor.decompression import unpacked_limit
+from latdoctor.errors import BundleError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import Artifact, Bundle, Redaction
 from latdoctor.evidence.model import Gap, Origin
 from latdoctor.evidence.redaction.encodings import GZIP, HEAD, decoded, encoded, encoding, is_binary
 from latdoctor.evidence.redaction.redactor import Redactor, Stream, pieces
 from latdoctor.evidence.redaction.sqlite import is_database
+from latdoctor.gap_code import GapCode
 
 # Numbers of the machine and its GPUs, gathered by ourselves file by file: they hold no text of anybody.
 _OWN_NUMBERS = ("nvml", "host")
 _BLOCK = 1 << 20
+_UNPACKED = 4 << 30  # of a compressed file; less for one that is compressed more than any log or trace
 _LONGEST = 1 << 22  # a line longer than this is cut behind a comma
+
+
+class _UnpacksTooLargeError(BundleError):
+    """Compressed data that unpack to more than `limit` bytes."""
+
+    def __init__(self, limit: int) -> None:
+        what = f"it unpacks to more than {limit >> 20} MiB"
+        super().__init__(what, next_step="unpack it, and pass the part that covers the incident")
 
 
 def redacted(bundle: Bundle, redactor: Redactor) -> Bundle:
     """`bundle` with everything redacted that is in memory; files are redacted where they are copied (`copied`, and
     `redact_database` for databases).
 
-    What cannot be looked into (a pickle, a damaged database) stays as it is, and `Bundle.redaction` names it.
+    What cannot be looked into (a pickle, a damaged database) stays as it is, and `Bundle.redaction` names it. What
+    unpacks to too much is left out, with a gap.
     """
     unread: list[str] = []
+    gaps = list(bundle.gaps)
     artifacts = []
     for artifact in bundle.artifacts:
         content = artifact.content
@@ -40,7 +54,11 @@ def redacted(bundle: Bundle, redactor: Redactor) -> Bundle:
             if not _can_be_read(content):
                 unread.append(name)
             elif isinstance(content, bytes):
-                content = b"".join(_through(io.BytesIO(content), redactor))
+                try:
+                    content = b"".join(_through(io.BytesIO(content), redactor))
+                except _UnpacksTooLargeError as error:
+                    gaps.append(_left_out(artifact, error))
+                    continue
         group, source = redactor.addresses(artifact.group), redactor.text(artifact.source)
         artifacts.append(replace(artifact, name=name, group=group, source=source, content=content))
     remembered = bundle.baseline and _baseline(bundle.baseline, redactor)
@@ -48,14 +66,17 @@ def redacted(bundle: Bundle, redactor: Redactor) -> Bundle:
         bundle,
         context=replace(bundle.context, target=redactor.text(bundle.context.target)),
         artifacts=tuple(artifacts),
-        gaps=tuple(_gap(gap, redactor) for gap in bundle.gaps),
+        gaps=tuple(_gap(gap, redactor) for gap in gaps),
         baseline=remembered,
         redaction=Redaction(dict(redactor.counts), tuple(unread)),
     )
 
 
 def copied(artifact: Artifact, source: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
-    """The blocks of a file as they are kept. One that cannot be looked into stays as it is."""
+    """The blocks of a file as they are kept. One that cannot be looked into stays as it is.
+
+    Raises BundleError, while they are read, where the file unpacks to too much.
+    """
     head = source.read(HEAD)
     source.seek(0)
     if artifact.collector in _OWN_NUMBERS or is_binary(head):
@@ -74,13 +95,14 @@ def _can_be_read(content: bytes | Path) -> bool:
 
 def _through(source: IO[bytes], redactor: Redactor) -> Iterator[bytes]:
     head = source.read(len(GZIP))
+    limit = unpacked_limit(source.seek(0, io.SEEK_END), _UNPACKED)
     source.seek(0)
     blocks = iter(lambda: source.read(_BLOCK), b"")
     if head != GZIP:
         yield from _redacted(blocks, redactor)
         return
     packer = zlib.compressobj(level=3, wbits=31)
-    for piece in _redacted(_unpacked(blocks), redactor):
+    for piece in _redacted(_unpacked(blocks, limit), redactor):
         yield packer.compress(piece)
     yield packer.flush()
 
@@ -96,9 +118,12 @@ def _redacted(blocks: Iterator[bytes], redactor: Redactor) -> Iterator[bytes]:
         yield encoded(made, wide) if wide else made
 
 
-def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The content of gzip data, block by block. Damaged data end it: what comes behind could not be redacted."""
-    unpacker = zlib.decompressobj(wbits=31)
+def _unpacked(blocks: Iterator[bytes], limit: int) -> Iterator[bytes]:
+    """The content of gzip data, block by block. Damaged data end it: what comes behind could not be redacted.
+
+    Raises _UnpacksTooLargeError where it is more than `limit` bytes.
+    """
+    unpacker, left = zlib.decompressobj(wbits=31), limit
     for block in blocks:
         pending = block
         while pending:
@@ -106,12 +131,20 @@ def _unpacked(blocks: Iterator[bytes]) -> Iterator[bytes]:
                 piece = unpacker.decompress(pending, _BLOCK)
             except zlib.error:
                 return
+            left -= len(piece)
+            if left < 0:
+                raise _UnpacksTooLargeError(limit)
             if piece:
                 yield piece
             pending = unpacker.unconsumed_tail
             if unpacker.eof:
                 pending = unpacker.unused_data.lstrip(b"\0")
                 unpacker = zlib.decompressobj(wbits=31)
+
+
+def _left_out(artifact: Artifact, error: _UnpacksTooLargeError) -> Gap:
+    reason = f"{artifact.source}: {error.what}"
+    return Gap(artifact.collector, reason, next_step=error.next_step, code=GapCode.TOO_LARGE)
 
 
 def _gap(gap: Gap, redactor: Redactor) -> Gap:
