@@ -362,27 +362,67 @@ def real(tmp_path: Path) -> Iterator[Real]:
 
 
 OURS_SET = {"batching": {"scheduler": "token-budget"}, "governance": {"lanes": True}}
-REAL_ROWS: dict[str, tuple[Callable[[Real], None], list[NotOurs]]] = {
-    "nothing": (lambda real: None, []),
-    "another field is set": (lambda real: real.patch(queue={"max_requests": 17}), []),
-    "ours is set to the same value": (lambda real: real.patch(**OURS_SET), [AGAIN, AGAIN]),
-    "a restart with our value": (lambda real: real.restart(**OURS_SET), [RESTARTED, RESTARTED]),
-    "a restart with the defaults": (lambda real: real.restart(batching={"scheduler": "long-alone"}), []),
+OLD, NEW = ("long-alone", False), ("token-budget", True)
+
+
+def real_both(real: Real) -> None:
+    real.patch(queue={"max_requests": 17})
+    real.patch(**OURS_SET)
+
+
+def real_there_and_back(real: Real) -> None:
+    before = real.config["queue"]["max_requests"]
+    real.patch(queue={"max_requests": 17})
+    real.patch(queue={"max_requests": before})
+
+
+# What happens, the codes of what is left as it is, and how our two fields stand then.
+REAL_ROWS: dict[str, tuple[Callable[[Real], None], list[NotOurs | None], tuple[str, bool]]] = {
+    "nothing": (lambda real: None, [], OLD),
+    "another field is set": (lambda real: real.patch(queue={"max_requests": 17}), [], OLD),
+    "another field, and ours to the same value": (real_both, [], OLD),
+    "ours is set to the same value": (lambda real: real.patch(**OURS_SET), [AGAIN, AGAIN], NEW),
+    "another field is set and set back": (real_there_and_back, [AGAIN, AGAIN], NEW),
+    "ours is set to a third value": (
+        lambda real: real.patch(batching={"scheduler": "count-only"}),
+        [None],
+        ("count-only", False),
+    ),
+    "ours is set back": (lambda real: real.patch(batching={"scheduler": "long-alone"}), [], OLD),
+    "a restart with our value": (lambda real: real.restart(**OURS_SET), [RESTARTED, RESTARTED], NEW),
+    "a restart with the defaults": (lambda real: real.restart(batching={"scheduler": "long-alone"}), [], OLD),
 }
 
 
 @pytest.mark.parametrize("name", REAL_ROWS)
 def test_each_row_on_the_reference_server(real: Real, name: str) -> None:
-    happens, codes = REAL_ROWS[name]
+    happens, codes, stands = REAL_ROWS[name]
     run = real.verified()
     happens(real)
     result = real.rolled_back(run)
     assert left(real.context.journal) == codes, result
     assert result.outcome is (Outcome.INCOMPLETE if codes else Outcome.ROLLED_BACK)
     config = real.config
-    stands = ("token-budget", True) if codes else ("long-alone", False)
     assert (config["batching"]["scheduler"], config["governance"]["lanes"]) == stands
     assert len(result.overwrite) == len(codes)
+
+
+def test_run_killed_before_it_journaled_the_response_is_undone_on_the_reference_server(real: Real) -> None:
+    append = Journal.append
+
+    def journaled(journal: Journal, run: str, kind: str, body: Any) -> JournalEntry:
+        if kind == "change.made":
+            raise Killed
+        return append(journal, run, kind, body)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Journal, "append", journaled)
+        with pytest.raises(Killed):
+            real.verified()
+    assert real.config["batching"]["scheduler"] == "token-budget"
+    (run,) = run_history.runs(real.context.journal.entries())
+    assert rollback.recover_run(run, lambda target: real.context).outcome is Outcome.ROLLED_BACK
+    assert real.config["batching"]["scheduler"] == "long-alone"
 
 
 def test_lost_responses_of_the_reference_server_are_journaled_as_read(real: Real) -> None:

@@ -23,6 +23,7 @@ from latdoctor.remediation.change import (
     WriteOptions,
     ensure,
 )
+from latdoctor.remediation.ownership import Write
 from tests.lab.server.running_server import PATIENCE, TOKEN
 from tests.remediation.actions.action_fixtures import SHARED, WORLDS, World
 
@@ -42,7 +43,7 @@ def world(request: pytest.FixtureRequest) -> Iterator[World]:
         yield made
 
 
-def bring(world: World, change: Change, to: ChangeState, seconds: float = LONG) -> bool:
+def bring(world: World, change: Change, to: ChangeState, seconds: float = LONG) -> Write | None:
     return ensure(change, to, world.resource(change), Deadline.after(seconds))
 
 
@@ -68,6 +69,19 @@ def test_change_is_applied_and_undone(world: World) -> None:
     if world.undo == "restore":
         assert bring(world, change, ChangeState.BEFORE)
         assert world.values(change) == change.before
+
+
+def test_write_is_identified_as_the_next_read_shows_it(world: World) -> None:
+    """Version, document and process: else an untouched value would be taken for that of another client."""
+    change = world.planned()
+    before = world.resource(change).read(Deadline.after(LONG)).snapshot
+    write = bring(world, change, ChangeState.AFTER)
+    after = world.resource(change).read(Deadline.after(LONG)).snapshot
+    assert write is not None
+    assert write.before == before
+    assert write.after.document == after.document or Undo.IRREVERSIBLE in world.action.undos
+    assert write.after.version in (after.version, "")  # empty where the version is a digest of the content
+    assert write.after.instance == after.instance
 
 
 def test_applying_twice_is_idempotent(world: World) -> None:
