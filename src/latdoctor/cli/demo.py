@@ -186,9 +186,10 @@ def _remediate(session: _Session, playbook: str) -> int:
 
     command = f"$ latdoctor remediate --playbook {playbook} --server {session.url}/metrics --slo {SLO}"
     session.screen.print(f"\n{command}\n")
-    remediate(session.sources, RemediateOptions(playbook))
+    server = (session.url,)  # the token is for it alone, not for the page of its clients
+    remediate(session.sources, RemediateOptions(playbook, admin=server))
     session.screen.print(f"\n{command} --apply --yes\n")
-    code = remediate(session.sources, RemediateOptions(playbook, apply=True, yes=True))
+    code = remediate(session.sources, RemediateOptions(playbook, admin=server, apply=True, yes=True))
     entries = Journal.reading(private_folder() / JOURNAL).entries()
     for run in run_history.runs(entries):
         session.screen.print(f"\n$ latdoctor runs show {run.id} -v\n")
