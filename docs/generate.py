@@ -108,9 +108,10 @@ def _configuration_page() -> str:
         "A file in the working directory may have arrived with a cloned repository or an archive, so that its owner\n"
         "proves nothing. It is used without consent only where the user owns it, no other user can write it or its\n"
         "folder, and all it names is metrics pages and a Prometheus on loopback addresses, and files in its folder.\n"
-        "A file that names another address, `admin`, `allow`, a credential file, a receiver or a file elsewhere is\n"
-        "refused (exit 2), with what it would do, until `latdoctor trust` has printed what it permits and remembered\n"
-        "its content (SHA-256, in ~/.config/latdoctor/trusted.json). A changed file must be trusted again. The\n"
+        "A file that names another address, `admin`, `allow`, a credential file, a receiver or a file elsewhere, or\n"
+        "whose Prometheus would be sent credentials of the environment, is refused (exit 2), with what it\n"
+        "would do, until `latdoctor trust` has printed what it permits and remembered its content\n"
+        "(SHA-256, in ~/.config/latdoctor/trusted.json). A changed file must be trusted again. The\n"
         "command asks no question, so that it works in CI: running it is the consent. `--list` and `--remove` show\n"
         "and withdraw it. ~/.config/latdoctor/latdoctor.yaml needs no trust; a warning appears where other users can\n"
         "write it.",

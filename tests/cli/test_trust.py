@@ -223,6 +223,18 @@ def test_what_needs_consent(settings: str, needs: bool) -> None:
     assert ("is not trusted" in outcome.err) is needs
 
 
+@pytest.mark.parametrize("variable", ["LATDOCTOR_PROMETHEUS_AUTH", "LATDOCTOR_PROMETHEUS_AUTH_FILE"])
+def test_credentials_of_the_environment_for_a_prometheus_need_consent(
+    variable: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("latdoctor.yaml").write_text("targets: {a: {prometheus: 'http://127.0.0.1:9'}}\n")
+    assert run(["targets"]).code == 0
+    monkeypatch.setenv(variable, "x")
+    outcome = run(["targets"])
+    assert outcome.code == 2
+    assert f"send the credentials in {variable}" in outcome.err
+
+
 @pytest.mark.parametrize("receiver", ["{kind: webhook, url: http://127.0.0.1:1/}", "{kind: pagerduty}", "{kind: sms}"])
 def test_any_receiver_needs_consent(receiver: str) -> None:
     Path("latdoctor.yaml").write_text(f"targets: {{a: {{log: [app.log]}}}}\nnotify: {{a: {receiver}}}\n")

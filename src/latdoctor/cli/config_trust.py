@@ -91,11 +91,20 @@ def grants(targets: Iterable[TargetSettings], receivers: Iterable[Receiver], fol
     inside = folder.resolve()
     return Grants(
         contacts=_unique(url for url in addresses if not _LOOPBACK.fullmatch(url.strip())),
-        credentials=_unique(str(path) for path in (*tokens, *keys) if path),
+        credentials=_unique([*(str(path) for path in (*tokens, *keys) if path), *_environment_credentials(targets)]),
         changes=_unique(url for one in targets for url in (*one.admin, *one.allow)),
         notifies=_unique(map(_receiver, receivers)),
         reads=_unique(str(path) for path in files if path and not path.resolve().is_relative_to(inside)),
     )
+
+
+def _environment_credentials(targets: Iterable[TargetSettings]) -> list[str]:
+    """The set variables whose credentials would be sent to a Prometheus that the file names, loopback or not."""
+    from latdoctor.collectors.promql.client import AUTH, AUTH_FILE
+
+    if not any(one.prometheus and not one.prometheus_auth for one in targets):
+        return []
+    return [variable for variable in (AUTH, AUTH_FILE) if os.environ.get(variable)]
 
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def _trust(place: Path, store: TrustStore) -> None:
     for line in lines:
         typer.echo(f"  {line}")
     store.add(place, digest(found.raw))
-    typer.echo(f"Trusted until it changes. Undo: latdoctor trust --remove {place}")
+    typer.echo(f"Trusted until it changes. Undo: latdoctor trust --remove {_shown(place)}")
 
 
 def _remove(place: Path, store: TrustStore) -> None:
