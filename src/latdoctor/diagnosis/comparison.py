@@ -23,7 +23,7 @@ SCHEMA_VERSION = "1"
 _PLACES = ("where", "area")  # where a rule stands says nothing of what it does
 _SHARES = ("leak", "usual")
 _WORDS = 40  # a longer text is only said to be another
-_OF_OVERLAYS = ("site",)  # the comparisons show that they changed
+_OF_OVERLAYS = ("site", "shipped")  # the comparisons show that they changed
 
 
 class RuleType(StrEnum):
