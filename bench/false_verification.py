@@ -1,15 +1,16 @@
 """How often a playbook without effect is verified by chance, and how often one that halves P99 is.
 
 The real engine in simulated time, on a FIFO queue whose load is stationary: every distinct combination of before,
-settle and verify of the shipped playbooks, started 10 s after a bad window. What a mechanism shows is taken for met, as
-it is where the load falls by itself: what is measured is the decision by latency and rates alone. Prints for each
-pattern of load and each combination the share of runs that were verified, with its 95 % Wilson interval.
+settle and verify of the shipped playbooks, started 10 s after a bad window; once with a history of ten minutes, and
+once without one, where the proof goes on after the run. What a mechanism shows is taken for met, as it is where the
+load falls by itself: what is measured is the decision by latency and rates alone. Prints for each pattern of load and
+each combination the runs that were verified; `--output json` adds 95 % Wilson intervals.
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import Pool
 from pathlib import Path
@@ -21,23 +22,25 @@ from numpy.typing import NDArray
 from bench.harness import arguments, markdown, print_result
 from latdoctor.conditions.ast import Comparison, Reference, SignalTerm, comparisons, signals_of
 from latdoctor.evaluation.statistics import proportion
-from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.evidence.model import Evidence, Origin, Reading, Series, Window
 from latdoctor.http.client import Secret
 from latdoctor.journal.entry import Moment
 from latdoctor.remediation import actions
 from latdoctor.remediation.change import Undo
 from latdoctor.remediation.executor import execute
+from latdoctor.remediation.history import History, of_series
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.planner import PlanRequest, build_plan
 from latdoctor.remediation.playbook import Playbook, Step
 from latdoctor.remediation.playbook_library import Library, shipped
 from latdoctor.remediation.run_context import RunContext
-from latdoctor.remediation.run_result import Outcome, Result
+from latdoctor.remediation.run_result import Outcome
 from latdoctor.remediation.target import Access, Target, TargetKind
 from tests.remediation.simulated_service import AT, NAME, Remembered, Service, Setting
 
 SERVICE = 0.005  # seconds for a request: 200 a second
 HISTORY, WARM_UP, LONGEST = 600.0, 100.0, 900.0  # seconds
+EFFECT, IN_TIME = 2.0, 60.0  # factor on latencies of a change with effect; seconds from it to its proof
 BAD = 10.0  # seconds of the bad window, and from its end to the run
 Array = NDArray[np.float64]
 LATENCIES = ("latency.p50", "latency.p99", "router.latency.p99")
@@ -120,7 +123,18 @@ class SimulatedRun(Service):
     """A service that shows `queue_of` from `now` on; with `effect` a change divides every response time by it."""
 
     queue_of: Queue = field(kw_only=True)
+    remembers: float = 0.0  # seconds of history
     effect: float = 1.0
+
+    def history(self, step: float) -> History:
+        """What a source would remember of the time until now."""
+        found: dict[tuple[str, str], list[tuple[float, float]]] = {}
+        for number in range(int(self.remembers // step), 0, -1):
+            end = self.now - (number - 1) * step
+            for key, value in self.seen(end - step, end).values.items():
+                found.setdefault(key, []).append((AT + end, value))
+        series = [Series(*key, *map(tuple, zip(*points, strict=True)), Origin("page")) for key, points in found.items()]
+        return of_series(series, step, self.wall(), "simulated")
 
     def observe(self, seconds: float) -> Observation:
         start, end = self.now, self.now + seconds
@@ -165,6 +179,12 @@ def _lowers_latency(comparison: Comparison) -> bool:
     return lower and isinstance(comparison.left, SignalTerm) and comparison.left.signal in LATENCIES
 
 
+def _demanded(book: Playbook) -> float:
+    """The lowest factor on a latency that it demands."""
+    found = (one for condition in book.verify.succeed for one in comparisons(condition) if _lowers_latency(one))
+    return min(one.right.factor for one in found if isinstance(one.right, Reference))
+
+
 def _bad(queue: Queue) -> float:
     """The end of the first window after the history whose P99 is in the worst tenth, in seconds."""
     starts = np.arange(WARM_UP, WARM_UP + HISTORY + LONGEST / 2, BAD)
@@ -174,11 +194,11 @@ def _bad(queue: Queue) -> float:
     return float(next(later, starts[int(np.argmax(p99))])) + BAD
 
 
-def run(book: Playbook, queue: Queue, at: float, effect: float) -> Result:
-    """One run of `book`, whose step is replaced by one in memory."""
+def run(book: Playbook, queue: Queue, at: float, effect: float, history: float) -> tuple[str, float]:
+    """The outcome of `book`, whose step is replaced by one in memory, and the seconds from the change to the end."""
     step = Step("set", NAME, Undo.RESTORE, {"scheduler": "token-budget"})
     book = replace(book, parts=(step,), targets=(TargetKind.REFERENCE,), preconditions=(), parameters=())
-    service = SimulatedRun(now=at, queue_of=queue)
+    service = SimulatedRun(now=at, queue_of=queue, remembers=history)
     service.effect = effect
     actions.ACTIONS = (*(one for one in actions.ACTIONS if one.name != NAME), Setting(service))
     library = Library((book,))
@@ -194,74 +214,95 @@ def run(book: Playbook, queue: Queue, at: float, effect: float) -> Result:
             now=service.wall,
             clock=service.clock,
             sleep=service.sleep,
+            history=service.history,
         )
         plan = build_plan(PlanRequest(book, {}), library, access, service.wall(), journal.clock())
-        return execute(plan, library, context)
+        result = execute(plan, library, context)
+    return result.outcome, service.now - service.changed_at
 
 
-def cell(asked: tuple[str, int, int]) -> dict[str, dict[str, int]]:
-    """The outcomes of `count` runs of every shape under one pattern, and of as many with effect at the first."""
-    name, first, count = asked
-    pattern = next(one for one in PATTERNS if one.name == name)
-    found: dict[str, dict[str, int]] = {}
-    for seed in range(first, first + count):
-        queue = pattern.queue(seed)
-        at = _bad(queue) + BAD
-        for book_id, book in shapes().items():
-            outcomes = found.setdefault(book_id, {})
-            outcome = run(book, queue, at, 1.0).outcome
-            outcomes[outcome] = outcomes.get(outcome, 0) + 1
-            if pattern is PATTERNS[0]:
-                verified = run(book, queue, at, 2.0).outcome is Outcome.VERIFIED
-                outcomes["power"] = outcomes.get("power", 0) + verified
-    return found
+@dataclass(frozen=True)
+class Asked:
+    """`count` runs of every shape under one pattern of load, from the seed `first` on; `history` in seconds."""
+
+    pattern: str
+    history: float
+    first: int
+    count: int
 
 
 @dataclass
-class Table:
-    """Runs of each pattern and shape: how many, and how many verified; and those with effect."""
+class Row:
+    """The runs of one cell: their outcomes, and of those with effect how many were verified, and how many in time."""
 
-    runs: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    outcomes: dict[str, int] = field(default_factory=dict)
+    effective: int = 0
+    verified: int = 0
+    in_time: int = 0
 
-    def add(self, pattern: str, found: Mapping[str, Mapping[str, int]]) -> None:
-        rows = self.runs.setdefault(pattern, {})
-        for book, outcomes in found.items():
-            row = rows.setdefault(book, {})
-            for outcome, count in outcomes.items():
-                row[outcome] = row.get(outcome, 0) + count
+    @property
+    def runs(self) -> int:
+        return sum(self.outcomes.values())
 
-    def cells(self) -> Iterator[tuple[str, str, int, int]]:
-        """Pattern, playbook, verified, runs."""
-        for pattern, rows in self.runs.items():
-            for book, row in rows.items():
-                yield pattern, book, row.get(Outcome.VERIFIED, 0), _count(row)
+    @property
+    def wrong(self) -> int:
+        return self.outcomes.get(Outcome.VERIFIED, 0)
 
-    def result(self) -> dict[str, object]:
-        rates = {(p, b): proportion(verified, of) for p, b, verified, of in self.cells()}
-        pooled = proportion(sum(v for _, _, v, _ in self.cells()), sum(of for *_, of in self.cells()))
-        first = self.runs[PATTERNS[0].name].values()
-        worst = max(rates.values(), key=lambda one: one.low or 0.0)
-        return {
-            "worst_rate": worst,
-            "pooled_rate": pooled,
-            "power_at_80": proportion(sum(row["power"] for row in first), sum(map(_count, first))),
-            "cells": [
-                {"pattern": p, "playbook": b, "rate": rate, "outcomes": self.runs[p][b]}
-                for (p, b), rate in rates.items()
-            ],
-        }
-
-    def text(self) -> str:
-        books = next(iter(self.runs.values()))
-        rows = [
-            (book, *(f"{row[book].get(Outcome.VERIFIED, 0)} of {_count(row[book])}" for row in self.runs.values()))
-            for book in books
-        ]
-        return "\n".join(markdown(("", *self.runs), rows))
+    def add(self, other: Row) -> None:
+        for outcome, count in other.outcomes.items():
+            self.outcomes[outcome] = self.outcomes.get(outcome, 0) + count
+        self.effective += other.effective
+        self.verified += other.verified
+        self.in_time += other.in_time
 
 
-def _count(row: Mapping[str, int]) -> int:
-    return sum(count for outcome, count in row.items() if outcome != "power")
+def measured(asked: Asked) -> dict[str, Row]:
+    """By playbook: runs without effect, and under the first pattern as many that divide every latency by EFFECT."""
+    rows: dict[str, Row] = {}
+    pattern = next(one for one in PATTERNS if one.name == asked.pattern)
+    for seed in range(asked.first, asked.first + asked.count):
+        queue = pattern.queue(seed)
+        at = _bad(queue) + BAD
+        for name, book in shapes().items():
+            row = rows.setdefault(name, Row())
+            outcome, _ = run(book, queue, at, 1.0, asked.history)
+            row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
+            if pattern is PATTERNS[0] and _demanded(book) >= 1 / EFFECT:
+                outcome, seconds = run(book, queue, at, EFFECT, asked.history)
+                verified = outcome is Outcome.VERIFIED
+                row.add(Row({}, 1, int(verified), int(verified and seconds <= IN_TIME)))
+    return rows
+
+
+Table = dict[tuple[str, str, float], Row]  # by pattern, playbook and seconds of history
+
+
+def result(table: Table) -> dict[str, object]:
+    rates = {key: proportion(row.wrong, row.runs) for key, row in table.items()}
+    with_history = [row for (*_, history), row in table.items() if history]
+    return {
+        "worst_rate": max(rates.values(), key=lambda one: one.low or 0.0),
+        "pooled_rate": proportion(sum(row.wrong for row in table.values()), sum(row.runs for row in table.values())),
+        "power_at_80": proportion(sum(row.in_time for row in with_history), sum(row.effective for row in with_history)),
+        "cells": [
+            {"pattern": key[0], "playbook": key[1], "history_s": key[2], "rate": rates[key], "outcomes": row.outcomes}
+            | ({"power": proportion(row.verified, row.effective)} if row.effective else {})
+            for key, row in table.items()
+        ],
+    }
+
+
+def text(table: Table) -> str:
+    """The runs that were verified, of those without effect, by playbook and pattern; and of those with effect."""
+    patterns = list(dict.fromkeys(pattern for pattern, _, _ in table))
+    heads = dict.fromkeys((book, history) for _, book, history in table)
+    rows = []
+    for book, history in heads:
+        cells = [table[pattern, book, history] for pattern in patterns]
+        found = [f"{row.wrong} of {row.runs}" for row in cells]
+        power = f"{cells[0].verified} of {cells[0].effective}" if cells[0].effective else ""
+        rows.append((book, f"{history:.0f} s", *found, power))
+    return "\n".join(markdown(("", "history", *patterns, f"{EFFECT:g} x better"), rows))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -269,18 +310,20 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=300, help="runs of each cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
-    asked = parser.parse_args(argv)
-    step = max(1, min(20, asked.runs // asked.processes))
+    given = parser.parse_args(argv)
+    step = max(1, min(20, given.runs // given.processes))
     parts = [
-        (pattern.name, first, min(step, asked.seed + asked.runs - first))
+        Asked(pattern.name, history, first, min(step, given.seed + given.runs - first))
+        for history in (HISTORY, 0.0)
         for pattern in PATTERNS
-        for first in range(asked.seed, asked.seed + asked.runs, step)
+        for first in range(given.seed, given.seed + given.runs, step)
     ]
-    table = Table()
-    with Pool(asked.processes) as pool:
-        for (name, _, _), found in zip(parts, pool.imap(cell, parts), strict=True):
-            table.add(name, found)
-    print_result(table.result(), asked.output, table.text())
+    table: Table = {}
+    with Pool(given.processes) as pool:
+        for asked, rows in zip(parts, pool.imap(measured, parts), strict=True):
+            for book, row in rows.items():
+                table.setdefault((asked.pattern, book, asked.history), Row()).add(row)
+    print_result(result(table), given.output, text(table))
 
 
 if __name__ == "__main__":

@@ -8,21 +8,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from latdoctor import __version__
-from latdoctor.collectors import COLLECTORS
-from latdoctor.collectors.base import Collector, CollectRequest
+from latdoctor.collectors import COLLECTORS, promql
+from latdoctor.collectors.base import Collector, CollectRequest, PrometheusServer
+from latdoctor.collectors.prometheus.page_state import page_states
 from latdoctor.collectors.runner import SystemClock, collect_bundle, parse_bundle
 from latdoctor.conditions.evaluator import Facts
 from latdoctor.detectors import derive
+from latdoctor.detectors.level_shift import median_step
 from latdoctor.diagnosis.diagnose import Case, slo_terms
 from latdoctor.diagnosis.evaluate import Provider, judge
 from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.diagnosis.rule_schema import RuleSet
-from latdoctor.errors import BundleError, LatdoctorError, OperationError, UsageError
+from latdoctor.errors import BundleError, LatdoctorError, OperationError, SourceError, UsageError
 from latdoctor.evidence.baseline import Baseline
 from latdoctor.evidence.bundle import NO_GPU, Bundle, Context
 from latdoctor.evidence.catalogue import SignalKind, catalogue
@@ -32,11 +35,13 @@ from latdoctor.http.safe_address import is_loopback
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
+    from latdoctor.remediation.history import History, ReadHistory
     from latdoctor.remediation.observation import Observation, Observe
     from latdoctor.remediation.planner import DiagnosisRef
     from latdoctor.remediation.target import Access, Pages
 
 _KINDS_SHOWN = 5
+_HISTORY, _JUDGED = 600.0, 60.0  # seconds before a change that are read, and of the last values in them
 _GPU_SIGNALS = ("gpu.", "server.backend", "log.cpu_fallback", "log.no_gpu_found", "log.cuda_error", "log.xid")
 
 
@@ -135,6 +140,33 @@ def observer(wanted: CollectRequest, context: Context, baseline: Baseline | None
     return observe
 
 
+def history_of(server: PrometheusServer | None) -> ReadHistory:
+    """Reads the last _HISTORY seconds from a Prometheus server; without one there is no history.
+
+    Why it could not be read is the `source` of an empty history.
+    """
+    from latdoctor.remediation.history import History, no_history, of_series
+
+    if server is None:
+        return no_history
+
+    def read(step: float) -> History:
+        now = SystemClock().now()
+        asked = replace(server, since=now - _HISTORY, until=now, window=_JUDGED, every=step)
+        request = CollectRequest(prometheus=asked)
+        found = promql.COLLECTOR.collect(request, SystemClock())
+        if not found.artifacts:
+            return History(source=found.gaps[0].message if found.gaps else server.access.name)
+        try:
+            series = promql.COLLECTOR.parse(found.artifacts).series
+        except SourceError as error:
+            return History(source=str(error))
+        steps = [median_step(one.times) for one in series]
+        return of_series(series, max(step, median(steps)) if steps else step, now, server.access.name)
+
+    return read
+
+
 def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) -> Pages:
     """The pages that show whether a change of this target helps: all but those of its siblings.
 
@@ -188,6 +220,7 @@ def observation(bundle: Bundle, rules: RuleSet) -> Observation:
         ended=bundle.window.end or 0.0,
         bundle=bundle,
         baseline=baseline,
+        pages=page_states(bundle),
     )
 
 

@@ -28,12 +28,13 @@ from tests.crash.target import AFTER, BEFORE, Target
 PLAYBOOKS = Path(__file__).parent / "playbooks"
 KILLED = -9
 RECOVER = "recover"
-# What is swept: a run that verifies, one that does not and takes itself back, and a verified one taken back when asked.
-RUNS = ("apply", "fail", "rollback")
+# What is swept: a run that verifies, one whose proof is pending first, one that does not and takes itself back, and a
+# verified one taken back when asked.
+RUNS = ("apply", "prove", "fail", "rollback")
 # Recovery is swept from where a run was killed just before the nth unlink, which ends a transaction, of the end where
 # negative. The target has then: the first change, whose making is not journaled; both, the second not; the first, with
 # the second taken back.
-NESTED: tuple[tuple[str, str, int], ...] = (("apply", "unlink", 5), ("apply", "unlink", 7), ("fail", "unlink", -3))
+NESTED: tuple[tuple[str, str, int], ...] = (("apply", "unlink", 6), ("apply", "unlink", 8), ("fail", "unlink", -3))
 
 
 # A disk that fails or is full, a target that is not there or goes away.
@@ -102,7 +103,7 @@ class Sweep:
         empty = self._folder / "empty"
         empty.mkdir()
         calls = {}
-        for mode in ("apply", "fail"):
+        for mode in ("apply", "prove", "fail"):
             self._from(empty, BEFORE)
             calls[mode] = self._done(mode)
             kept, revision = self._kept(mode), self.target.seen().revision
@@ -167,7 +168,7 @@ class Sweep:
 
     def _done(self, mode: str) -> tuple[str, ...]:
         code, met = self._ended(mode)
-        assert code == (0 if mode == "apply" else 3), (mode, code, self._told())
+        assert code == (0 if mode in ("apply", "prove") else 3), (mode, code, self._told())
         return tuple(met)
 
     def _ended(

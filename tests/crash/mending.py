@@ -1,9 +1,10 @@
 """One run, rollback or recovery against tests/crash/service.py, to be killed.
 
-Usage: python -m tests.crash.mending apply|fail|rollback|recover STATE URL PLAYBOOKS [mutant]
+Usage: python -m tests.crash.mending apply|prove|fail|rollback|recover STATE URL PLAYBOOKS [mutant]
 
-`apply` verifies, `fail` does not and takes itself back. What is observed is made up, so that a run takes no time: all
-that is real here are the journal, the locks, and the way to the target. `mutant` journals a change after it was made.
+`apply` verifies, `prove` too, with a proof that is pending first, `fail` does not and takes itself back. What is
+observed is made up, so that a run takes no time: all that is real here are the journal, the locks, and the way to the
+target. `mutant` journals a change after it was made.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from latdoctor.journal.store import Journal
 from latdoctor.remediation import rollback, run_history
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import ChangeState, Deadline, ensure
-from latdoctor.remediation.executor import _Run, execute
+from latdoctor.remediation.executor import _Run, execute, resume
+from latdoctor.remediation.history import History, no_history
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.planner import PlanRequest, build_plan
 from latdoctor.remediation.playbook_library import read_library
@@ -33,8 +35,8 @@ def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> 
     library = read_library([playbooks])
     if mutant:
         _Run._apply = _late  # type: ignore[method-assign]
-    world = entered(state, url, helps=mode != "fail")
-    if mode in ("apply", "fail"):
+    world = entered(state, url, helps=mode != "fail", remembers=mode != "prove")
+    if mode in ("apply", "fail", "prove"):
         plan = build_plan(
             PlanRequest(library.find(PLAYBOOK), {}), library, world.access, world.now(), world.journal.clock()
         )
@@ -43,11 +45,15 @@ def main(mode: str, state: Path, url: str, playbooks: Path, *, mutant: bool) -> 
     if mode == "rollback":
         ended = rollback.roll_back_run(runs[-1].id, lambda target: world, lambda: runs)
         return ended.outcome.exit_code
-    results = [rollback.recover_run(run, lambda target: world) for run in runs if run.open]
+    results = [
+        rollback.recover_run(run, lambda target: world, lambda run, world: resume(run, library, world))
+        for run in runs
+        if run.open
+    ]
     return max((result.outcome.exit_code for result in results), default=0)
 
 
-def entered(state: Path, url: str, *, helps: bool) -> RunContext:
+def entered(state: Path, url: str, *, helps: bool, remembers: bool = True) -> RunContext:
     """All that a run is given."""
     seen = _Seen(helps=helps)
     return RunContext(
@@ -59,6 +65,7 @@ def entered(state: Path, url: str, *, helps: bool) -> RunContext:
         now=seen.now,
         clock=seen.clock,
         sleep=seen.sleep,
+        history=_history if remembers else no_history,
     )
 
 
@@ -70,6 +77,11 @@ def _late(self: _Run, touched: ChangeRef) -> None:
     self._journal.append("change.intended", touched)
     self._changed.append(touched)
     self._journal.append("change.made", touched)
+
+
+def _history(step: float) -> History:
+    count = int(400 / step)
+    return History(step, {("latency.p99", "service"): (3.0,) * count, ("arrival.rate", "service"): (40.0,) * count})
 
 
 class _Seen:

@@ -31,8 +31,8 @@ def swept(folder: Path, *, mutant: bool = False) -> Iterator[Left]:
 def test_killed_and_recovered_the_target_is_never_between(tmp_path: Path) -> None:
     left = list(swept(tmp_path))
     assert [one for one in left if one.flaws] == []
-    assert len({one.phase for one in left}) == 6
-    for phase in ("apply", "rollback"):
+    assert len({one.phase for one in left}) == 7
+    for phase in ("apply", "prove", "rollback"):
         assert {one.stands for one in left if one.phase == phase} == {"before", "after"}  # both are met
 
 

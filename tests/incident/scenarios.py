@@ -17,9 +17,8 @@ from latdoctor.remediation.change import Change, Field
 from latdoctor.remediation.observation import ConditionResult
 from latdoctor.remediation.planner import DiagnosisRef, Plan, StagePlan
 from latdoctor.remediation.run_history import ChangeRef, RunClosed, RunOpened
-from latdoctor.remediation.run_result import Measure, Outcome
+from latdoctor.remediation.run_result import Measure, Outcome, WindowResult
 from latdoctor.remediation.target import Target
-from latdoctor.remediation.verification import WindowResult
 
 BEGAN = 1_795_330_140.0  # 2026-11-22 06:49:00 UTC
 ID = "inc-20261122-0650-4f2a"

@@ -11,7 +11,7 @@ from latdoctor.incident.impact import impact_lines
 from latdoctor.incident.timeline import timeline
 from latdoctor.incident.timeline_model import Impact
 from latdoctor.remediation.observation import ConditionResult
-from latdoctor.remediation.verification import WindowResult
+from latdoctor.remediation.run_result import WindowResult
 from tests.incident.scenarios import BEGAN, RUN, Log, plan, promo_rush, sampled
 
 Spans = list[tuple[float, float, float | None]]  # the end, its length, P99

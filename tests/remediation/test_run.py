@@ -23,9 +23,9 @@ from latdoctor.remediation.executor import execute
 from latdoctor.remediation.planner import Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.run_context import RunContext
-from latdoctor.remediation.run_result import Outcome, Reason, Result
+from latdoctor.remediation.run_observer import WINDOW
+from latdoctor.remediation.run_result import Outcome, Reason, Result, WindowResult
 from latdoctor.remediation.target import Access, Target
-from latdoctor.remediation.verification import WINDOW, WindowResult
 from tests.remediation import sample_playbooks
 from tests.remediation.simulated_service import Service, Setting
 

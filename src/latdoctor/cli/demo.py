@@ -189,7 +189,7 @@ def _remediate(session: _Session, playbook: str) -> int:
     server = (session.url,)  # the token is for it alone, not for the page of its clients
     remediate(session.sources, RemediateOptions(playbook, admin=server))
     session.screen.print(f"\n{command} --apply --yes\n")
-    code = remediate(session.sources, RemediateOptions(playbook, admin=server, apply=True, yes=True))
+    code = remediate(session.sources, RemediateOptions(playbook, admin=server, apply=True, yes=True, wait=True))
     entries = Journal.reading(private_folder() / JOURNAL).entries()
     for run in run_history.runs(entries):
         session.screen.print(f"\n$ latdoctor runs show {run.id} -v\n")

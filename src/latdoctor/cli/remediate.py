@@ -16,14 +16,13 @@ from latdoctor.cli.console import notice_console
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import OutputFormat, OutputOption, SourceOptions, VerboseOption
+from latdoctor.cli.proof_process import resume, unobserved
 from latdoctor.cli.remediate_targets import access_again, settings_for
 from latdoctor.cli.remediation_session import each, labelled_result, print_results
-from latdoctor.errors import UsageError
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
-from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.rollback import OpenTarget, recover_run, roll_back_run
 from latdoctor.remediation.run_context import EntryListener, RunContext, nonblocking
 from latdoctor.remediation.run_history import RunState
@@ -62,7 +61,7 @@ def _recovered(run: RunState, journal: Journal, place: Path, target: str, poke: 
     entries: list[JournalEntry] = list(journal.entries(run.id))
     with nonblocking(entry_printer(notice_console(), run.plan, plain=True)) as tell:
         enter = _enter(journal, place, target, each(entries.append, tell, lambda _: poke()))
-        result = labelled_result(recover_run(run, enter), run.plan)
+        result = labelled_result(recover_run(run, enter, resume), run.plan)
     return replace(of_result(result, run.plan, entries), at_work=True)
 
 
@@ -79,13 +78,9 @@ def _enter(journal: Journal, place: Path, target: str, tell: EntryListener) -> O
 
     def enter(to: Target) -> RunContext:
         settings = settings_of(SourceOptions(target=target)) if target else settings_for(to)
-        return RunContext(journal, place, access_again(to, settings), _no_observation, kept, tell)
+        return RunContext(journal, place, access_again(to, settings), unobserved, kept, tell)
 
     return enter
-
-
-def _no_observation(seconds: float) -> Observation:
-    raise UsageError("a rollback observes nothing")
 
 
 _HOW = "How it runs"
@@ -123,6 +118,14 @@ Approve = Annotated[
         rich_help_panel=_HOW,
     ),
 ]
+Wait = Annotated[
+    bool,
+    typer.Option(
+        "--wait",
+        help="Stay until the proof is complete, instead of leaving it to the background.",
+        rich_help_panel=_HOW,
+    ),
+]
 SavePlan = Annotated[
     Path | None,
     typer.Option(
@@ -139,8 +142,6 @@ SavePlan = Annotated[
         "tensorrt",
         "torch_memory",
         "log",
-        "prometheus",
-        "select",
         "since",
         "until",
         "log_pattern",
@@ -158,6 +159,7 @@ def remediate(
     apply: Apply = False,
     yes: Yes = False,
     approve: Approve = False,
+    wait: Wait = False,
     save_plan: SavePlan = None,
     playbooks: options.Playbooks = None,
     sources: SourceOptions,
@@ -180,7 +182,8 @@ def remediate(
     LATDOCTOR_STOP set to any value, is the kill switch: no run begins, and a running one rolls back.
 
     Exit codes: 0 verified, or planned · 1 nothing was changed · 2 usage or an invalid file · 3 not verified and rolled
-    back · 4 held for an operator · 5 refused by a guard · 6 NOT rolled back: see the commands it prints.
+    back · 4 held for an operator · 5 refused by a guard · 6 NOT rolled back: see the commands it prints · 7
+    applied, and its proof goes on in the background: latdoctor runs show RUN.
     """
     from latdoctor.cli.incident_journaling import IncidentSelector, check_selector
     from latdoctor.cli.remediation_session import RemediateOptions
@@ -195,6 +198,7 @@ def remediate(
         apply=apply,
         yes=yes,
         approved=approve,
+        wait=wait,
         save_plan=save_plan,
         playbooks=tuple(playbooks or ()),
         rules=tuple(rules or ()),

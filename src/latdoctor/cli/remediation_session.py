@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import msgspec
 import typer
 
-from latdoctor.case_from_bundle import kept, observer, pages_for, remedy_of
+from latdoctor.case_from_bundle import history_of, kept, observer, pages_for, remedy_of
 from latdoctor.cli import incident_journaling
 from latdoctor.cli.collect_and_diagnose import rule_set
 from latdoctor.cli.config_file import TargetSettings
@@ -21,6 +22,7 @@ from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.plan_files import load_plan, read_bounded, save_plan
 from latdoctor.cli.playbooks import library
+from latdoctor.cli.proof_process import hand_over, sources_of
 from latdoctor.cli.remediate_targets import (
     ChosenTargets,
     check_servers_named,
@@ -34,13 +36,16 @@ from latdoctor.diagnosis.diagnose import slo_terms
 from latdoctor.diagnosis.document import parse_diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.bundle import Context
+from latdoctor.incident.events import SAMPLED
 from latdoctor.incident.recorder import unreadable_as_error
+from latdoctor.incident.sample_history import history_of_samples
 from latdoctor.journal import state_dir
 from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.journal.entry import now as journal_clock
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
 from latdoctor.remediation.executor import execute
+from latdoctor.remediation.history import ReadHistory
 from latdoctor.remediation.plan_comparison import saved_settings
 from latdoctor.remediation.planner import DiagnosisRef, Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook import Playbook
@@ -67,6 +72,7 @@ class RemediateOptions:
     admin: tuple[str, ...] = ()
     apply: bool = False
     yes: bool = False
+    wait: bool = False
     approved: bool = False
     save_plan: Path | None = None
     playbooks: tuple[Path, ...] = ()
@@ -236,7 +242,7 @@ def _applied(
     slo = slo_terms(request.context).get("slo.p99")
     try:
         with notifying() as poke, stoppable() as stop:
-            for plan, access, observe in zip(plans, targets.chosen, observers, strict=True):
+            for plan, access, observe, one in zip(plans, targets.chosen, observers, requests, strict=True):
                 entries: list[JournalEntry] = []
                 with nonblocking(entry_printer(notice_console(), plan, plain=True)) as tell:
                     world = RunContext(
@@ -250,6 +256,9 @@ def _applied(
                         options.approved,
                         incident.begun,
                         incident.refusal,
+                        _history(request, journal),
+                        None if options.wait else hand_over(place),
+                        sources_of(replace(request, request=one), options.rules, options.playbooks),
                     )
                     ended = _ended(plan, books, world, first=not results)
                 results.append(of_result(labelled_result(ended, plan, request.context), plan, entries, slo))
@@ -260,6 +269,13 @@ def _applied(
             untried = [plan.target.name for plan in plans[len(results) :]]
             print_results(results, as_json=options.as_json, verbose=options.verbose, untried=untried)
     return results[-1].result.outcome.exit_code
+
+
+def _history(request: ResolvedRequest, journal: Journal) -> ReadHistory:
+    """From the named Prometheus server, else from what an incident's monitoring has sampled."""
+    if request.request.prometheus is not None:
+        return history_of(request.request.prometheus)
+    return lambda _: history_of_samples(journal.entries(kinds=(SAMPLED,)), time.time())
 
 
 def _ended(plan: Plan, books: Library, world: RunContext, *, first: bool) -> Result:

@@ -53,6 +53,20 @@ def show(
         raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
 
 
+@app.command("prove", hidden=True)
+def prove(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run whose proof is pending.")],
+    lock: Annotated[int, typer.Option("--lock", metavar="N", help="The inherited descriptor of its lock.")],
+) -> None:
+    """Go on with a pending proof; `remediate` starts this by itself.
+
+    Exit codes: as `remediate`.
+    """
+    from latdoctor.cli.proof_process import prove
+
+    raise typer.Exit(prove(run, lock))
+
+
 @app.command("verify")
 def verify() -> None:
     """Verify that the journal is unchanged.

@@ -48,7 +48,8 @@ class ApiEndpoint:
 @dataclass(frozen=True, slots=True)
 class PrometheusServer:
     """A Prometheus server, the time range to query (unix seconds; the last `window` seconds are judged), and the
-    matchers `select` of its series.
+    matchers `select` of its series. `every`: seconds between two points of the history, each of which then covers the
+    time since the one before; 0: as suits a search for changes.
     """
 
     access: ApiEndpoint
@@ -56,6 +57,7 @@ class PrometheusServer:
     until: float
     window: float = 300.0
     select: tuple[str, ...] = ()
+    every: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

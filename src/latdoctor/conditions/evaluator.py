@@ -10,7 +10,7 @@ Beside the truth each evaluation gives ln λ, how much nearer the evidence is to
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -172,22 +172,28 @@ class Facts:
     before: Mapping[tuple[str, str], float]
 
 
-def evaluate(condition: Condition, subject: str, facts: Facts) -> Truth:
-    """The truth of `condition` for `subject`, whose declared ancestors supply what it lacks itself."""
+Compare = Callable[[Comparison, str, Facts], Truth]
+
+
+def evaluate(condition: Condition, subject: str, facts: Facts, compare: Compare | None = None) -> Truth:
+    """The truth of `condition` for `subject`, whose declared ancestors supply what it lacks itself.
+
+    `compare` evaluates its comparisons, by default as they are written.
+    """
     match condition:
         case Comparison():
-            return _compare(condition, subject, facts)
+            return (compare or _compare)(condition, subject, facts)
         case AllOf(parts):
-            return _all([evaluate(part, subject, facts) for part in parts])
+            return _all([evaluate(part, subject, facts, compare) for part in parts])
         case AnyOf(parts):
-            return _negated(_all([_negated(evaluate(part, subject, facts)) for part in parts]))
+            return _negated(_all([_negated(evaluate(part, subject, facts, compare)) for part in parts]))
         case Not(part):
-            return _negated(evaluate(part, subject, facts))
+            return _negated(evaluate(part, subject, facts, compare))
         case Given(part, given):
-            return _given(evaluate(part, subject, facts), evaluate(given, subject, facts))
+            return _given(evaluate(part, subject, facts, compare), evaluate(given, subject, facts, compare))
         case Prefer(first, otherwise):
-            preferred = evaluate(first, subject, facts)
-            return preferred if preferred.status != UNKNOWN else evaluate(otherwise, subject, facts)
+            preferred = evaluate(first, subject, facts, compare)
+            return preferred if preferred.status != UNKNOWN else evaluate(otherwise, subject, facts, compare)
 
 
 def candidates(condition: Condition, facts: Facts) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -20,7 +20,7 @@ from latdoctor.incident.elapsed import ElapsedTimes
 from latdoctor.incident.slo_samples import SloState
 from latdoctor.incident.timeline_model import Impact, SloSample
 from latdoctor.journal.entry import JournalEntry, unix_seconds
-from latdoctor.remediation.verification import WindowResult
+from latdoctor.remediation.run_result import WindowResult
 from latdoctor.units import format_value
 
 DEFINITION = (

@@ -39,7 +39,9 @@ def unsettled(incident: Incident, others: Sequence[RunState] = ()) -> tuple[str,
 def _unverified(runs: Sequence[RunState], suffix: str) -> Iterator[str]:
     for run in runs:
         run_text = f"run {run.id} ({clean(run.plan.playbook, 100)} on {clean(run.plan.target.name, 100)}{suffix})"
-        if run.open and run.in_effect:
+        if run.proof_open:
+            yield f"a change is in effect whose proof is pending: {run_text}; latdoctor runs show {run.id}"
+        elif run.open and run.in_effect:
             yield f"an unverified change is in place: {run_text} has not ended; latdoctor recover"
         elif run.open:
             yield f"{run_text} has not ended and has changed nothing so far; latdoctor recover"

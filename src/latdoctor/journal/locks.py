@@ -37,10 +37,11 @@ class _Holder(Struct, frozen=True):
 
 
 @contextmanager
-def lock(folder: Path, key: str, run: str = "") -> Iterator[None]:
+def lock(folder: Path, key: str, run: str = "") -> Iterator[int]:
     """Hold the lock of `key` in `folder` for `run`, without waiting. Forked children hold it too.
 
-    The file is never unlinked: otherwise two processes could hold locks on two files of one name. Raises LockHeldError,
+    Yields the descriptor of the file: a process that inherits it holds the lock too, and says so by `take_over`. The
+    file is never unlinked: otherwise two processes could hold locks on two files of one name. Raises LockHeldError,
     UsageError for the folder, and OperationError where locking fails.
     """
     ensure_private(folder)
@@ -51,7 +52,7 @@ def lock(folder: Path, key: str, run: str = "") -> Iterator[None]:
         raise _failed(path, error) from error
     try:
         _acquire(descriptor, path, key, run)
-        yield
+        yield descriptor
     finally:
         os.close(descriptor)
 
@@ -64,10 +65,15 @@ def _acquire(descriptor: int, path: Path, key: str, run: str) -> None:
     except OSError as error:
         raise _failed(path, error) from error
     try:
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, msgspec.json.encode(_Holder(os.getpid(), clean(run, 200))), 0)
+        take_over(descriptor, run)
     except OSError as error:
         raise _failed(path, error) from error
+
+
+def take_over(descriptor: int, run: str) -> None:
+    """Name this process as the holder of a lock whose file it has open. Raises OSError."""
+    os.ftruncate(descriptor, 0)
+    os.pwrite(descriptor, msgspec.json.encode(_Holder(os.getpid(), clean(run, 200))), 0)
 
 
 def _busy(descriptor: int, path: Path, key: str) -> LockHeldError:

@@ -15,7 +15,9 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-# Of the logarithm of P99 in windows of 5 s, below saturation; each counts as so many windows that were observed.
+# Of the logarithm of P99 in windows of _USUAL_STEP seconds, below saturation; each counts as so many windows that were
+# observed.
+_USUAL_STEP = 5.0
 _USUAL_CORRELATION, _CORRELATION_WEIGHT = 0.7, 6.0
 _USUAL_VARIANCE, _VARIANCE_WEIGHT = 0.4**2, 3.0
 _MOST_CORRELATION = 0.98
@@ -61,15 +63,21 @@ class Shift(Struct, frozen=True):
 
 
 def shift(before: Samples, after: Samples) -> Shift | None:
-    """The change of level; None where a value is zero, negative or not a number, or there is none."""
+    """The change of level; None where a value is zero, negative or not a number, or there is none.
+
+    The longer of the two shows how much the values vary by themselves and how long they stay alike.
+    """
     if not (before.usable and after.usable):
         return None
     old, new = _logs(before), _logs(after)
-    correlation = _correlation(old)
-    earlier = effective(len(old), correlation)
-    later = effective(len(new), correlation ** (after.step / before.step))
-    variance, freedom = _variance(old, earlier)
-    error = math.sqrt(max(variance, _sample_variance(new)) * (1 / earlier + 1 / later))
+    longer, step = (old, before.step) if before.seconds >= after.seconds else (new, after.step)
+    correlation = _correlation(longer, step)
+    earlier = effective(len(old), correlation ** (before.step / step))
+    later = effective(len(new), correlation ** (after.step / step))
+    variance, freedom = _variance(longer, effective(len(longer), correlation))
+    if longer is old:
+        variance = max(variance, _sample_variance(new))
+    error = math.sqrt(variance * (1 / earlier + 1 / later))
     moved = _mean(new) - _mean(old)
     return Shift(math.exp(moved), error, student_tail(abs(moved) / error, math.floor(freedom)))
 
@@ -113,15 +121,15 @@ def _sample_variance(values: Sequence[float]) -> float:
     return _squares(values) / max(1, len(values) - 1)
 
 
-def _correlation(values: Sequence[float]) -> float:
+def _correlation(values: Sequence[float], step: float) -> float:
     """From one window to the next: corrected for the bias of few windows (Kendall 1954), then drawn to the usual."""
     count, mean, squares = len(values), _mean(values), _squares(values)
     found = 0.0
     if squares > 0:
         found = math.fsum((a - mean) * (b - mean) for a, b in pairwise(values)) / squares
     found = min(_MOST_CORRELATION, found + (1 + 3 * found) / count)
-    drawn = (found * count + _USUAL_CORRELATION * _CORRELATION_WEIGHT) / (count + _CORRELATION_WEIGHT)
-    return max(0.0, drawn)
+    usual: float = _USUAL_CORRELATION ** (step / _USUAL_STEP)
+    return max(0.0, (found * count + usual * _CORRELATION_WEIGHT) / (count + _CORRELATION_WEIGHT))
 
 
 def _variance(values: Sequence[float], independent: float) -> tuple[float, float]:

@@ -9,7 +9,9 @@ import datetime
 import os
 import secrets
 import shlex
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
 
 from latdoctor.conditions.evaluator import FAILS, HOLDS
 from latdoctor.errors import LatdoctorError
@@ -32,23 +34,30 @@ from latdoctor.remediation.change import (
     has_values,
     read_with_retry,
 )
+from latdoctor.remediation.pending_proof import ProofStarted
 from latdoctor.remediation.planner import Plan
-from latdoctor.remediation.playbook import OnFailure, Playbook
+from latdoctor.remediation.playbook import Disruption, OnFailure, Playbook
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.rollback import UndoResult, undo_changes
 from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped
-from latdoctor.remediation.run_history import ChangeRef, RunClosed, RunOpened, WriteEnded, WriteStarted, operation_id
+from latdoctor.remediation.run_history import (
+    ChangeRef,
+    RunClosed,
+    RunOpened,
+    RunState,
+    WriteEnded,
+    WriteStarted,
+    operation_id,
+)
+from latdoctor.remediation.run_observer import ProofPending, RunFailed, RunObserver
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, Result, measures_of
 from latdoctor.remediation.target import Access
 from latdoctor.remediation.verification import (
     Before,
-    RunFailed,
-    RunObserver,
     already_met,
     cause_absent,
     evaluate_against,
     has_queue,
-    recovering,
     stage_verification,
     unverifiable,
 )
@@ -67,12 +76,12 @@ def execute(plan: Plan, library: Library, context: RunContext) -> Result:
     journal = RunJournal(context.journal, run_id, context.on_entry)
     playbook = library.find(plan.playbook)
     try:
-        with lock(context.state / LOCKS, plan.target.key, run_id):
+        with lock(context.state / LOCKS, plan.target.key, run_id) as held:
             refusal = guards.first_refusal(_guard_input(plan, playbook, context))
             if refusal:
                 return _refused(journal, refusal)
             journal.append("run.opened", RunOpened(plan, plan.digest, os.getpid()))
-            return _Run(plan, playbook, library, context, journal).execute()
+            return _Run(plan, playbook, library, context, journal, held).execute()
     except LockHeldError as busy:
         return _refused(journal, guards.Refusal(Reason.LOCKED, busy.what, busy.next_step))
 
@@ -106,9 +115,16 @@ class _Run:
     """One run on one target, under its lock."""
 
     def __init__(
-        self, plan: Plan, playbook: Playbook, library: Library, context: RunContext, journal: RunJournal
+        self,
+        plan: Plan,
+        playbook: Playbook,
+        library: Library,
+        context: RunContext,
+        journal: RunJournal,
+        held: int = -1,
     ) -> None:
         self._plan = plan
+        self._held = held  # the descriptor of the lock
         self._playbook = playbook
         self._library = library
         self._context = context
@@ -121,16 +137,25 @@ class _Run:
         self._observer = RunObserver(context, journal)
 
     def execute(self) -> Result:
+        return self._finished(self._change_and_prove)
+
+    def resume(self, pending: ProofStarted, seconds: float) -> Result:
+        """Go on with a pending proof for so many seconds."""
+        return self._finished(lambda: self._prove_later(pending, seconds))
+
+    def take_over(self, run: RunState) -> None:
+        """The changes in effect were made by another process of this run."""
+        self._changed = list(reversed(run.in_effect))
+        made = self._context.journal.entries(run.id, kinds=("change.made",))
+        self._instances = run_history.changed_instances(made)
+
+    def _finished(self, work: Callable[[], None]) -> Result:
+        """The result of `work`, whose changes are undone unless it verifies them."""
         try:
-            before = self._observe_before()
-            for number, stage in enumerate(self._plan.stages):
-                self._run_stage(number, self._library.find(stage.playbook))
-            if self._playbook.stages:
-                self._kept.clear()
-                self._observer.settle(self._playbook.settle, before)
-                self._observer.verify(self._playbook.verify, before)
-                self._require_in_effect()
+            work()
             self._journal.append("verify.passed", {"measures": self._measures()})
+        except _HandedOver as handed:
+            return self._result(Outcome.PENDING, Reason.UNPROVEN, handed.reason)
         except RunFailed as failed:
             return self._give_up(failed)
         except Stopped as stopped:
@@ -144,6 +169,39 @@ class _Run:
             self._give_up(RunFailed(Reason.DEFECT, f"a defect in latdoctor: {type(error).__name__}"))
             raise
         return self._close(Outcome.VERIFIED, Reason.VERIFIED, "verified")
+
+    def _change_and_prove(self) -> None:
+        before = self._observe_before()
+        for number, stage in enumerate(self._plan.stages):
+            self._run_stage(number, self._library.find(stage.playbook))
+        if self._playbook.stages:
+            self._kept.clear()
+            self._prove(before)
+
+    def _prove(self, before: Before) -> None:
+        """Wait for the queue to drain, then prove the effect; at the end the changes must still be in effect."""
+        playbook = self._playbook
+        self._observer.settle(playbook.settle, before)
+        replaces = playbook.disruption is Disruption.RESTARTS
+        try:
+            self._observer.prove(playbook.verify, before, replaces_process=replaces)
+        except ProofPending as pending:
+            self._require_in_effect()
+            context = self._context
+            started = ProofStarted.of(pending.proof, before[-1], self._observer.window, context.sources, context.now())
+            self._journal.append("proof.pending", started)
+            if context.hand_over is not None:
+                context.hand_over(self._journal.run, self._held)
+                raise _HandedOver(pending.reason) from pending
+            self._prove_later(started, pending.proof.schedule.until)
+        else:
+            self._require_in_effect()
+
+    def _prove_later(self, pending: ProofStarted, seconds: float) -> None:
+        self._before = (pending.observation,)
+        self._observer.window = pending.window
+        self._observer.prove_later(pending.proof(self._playbook.verify), self._before, seconds)
+        self._require_in_effect()
 
     def _observe_before(self) -> Before:
         """The windows before the change, the last one saved as a bundle. Raises RunFailed if nothing may be changed."""
@@ -174,7 +232,7 @@ class _Run:
             return Reason.ALREADY_MET, f"the conditions of success already hold: {met}"
         if cause_absent(playbook.verify, before):
             return Reason.CAUSE_ABSENT, f"the cause is not present: {', '.join(playbook.verify.cleared_findings)} clear"
-        if rates := recovering(before):
+        if rates := self._observer.recovering(playbook.verify, before):
             return (
                 Reason.RECOVERING,
                 f"the service is recovering on its own, so a change could not be verified: {rates}",
@@ -191,13 +249,12 @@ class _Run:
         for index in range(len(self._plan.stages[number].changes)):
             self._apply(ChangeRef(number, index))
         if single:  # of several stages, only the whole waits for the queue to drain
-            self._observer.settle(playbook.settle, earlier)
-            self._observer.verify(playbook.verify, earlier)
+            self._prove(earlier)
         else:
-            self._observer.verify(
+            self._observer.verify_stage(
                 stage_verification(playbook.verify), self._before if has_queue(earlier[-1]) else earlier
             )
-        self._require_in_effect()
+            self._require_in_effect()
         body = {"stage": number, "playbook": playbook.id, "measures": self._measures()}
         self._journal.append("stage.verified", body)
         if self._playbook.on_failure != OnFailure.UNDO_ALL:
@@ -263,7 +320,14 @@ class _Run:
         self, outcome: Outcome, code: Reason, reason: str, undone: UndoResult | None = None, next_step: str = ""
     ) -> Result:
         note = self._journal.try_append("run.closed", RunClosed(outcome, reason, code))
-        run, streak = self._journal.run, self._observer.streak
+        return replace(self._result(outcome, code, reason, undone, next_step), note=note)
+
+    def _result(
+        self, outcome: Outcome, code: Reason, reason: str, undone: UndoResult | None = None, next_step: str = ""
+    ) -> Result:
+        run, shown = self._journal.run, self._observer.result
+        if outcome is Outcome.PENDING:
+            next_step = f"latdoctor runs show {run}"
         fallback = f"latdoctor rollback {run}" if outcome is Outcome.PARTLY_ROLLED_BACK else next_step
         return Result(
             run=run,
@@ -272,15 +336,38 @@ class _Run:
             next_step=(undone.next_step(run) if undone else "") or fallback,
             manual=undone.manual if undone else (),
             overwrite=undone.overwrite if undone else (),
-            last=streak.last.conditions if streak.last else (),
+            last=shown.conditions if shown else (),
             measures=self._measures(),
             seconds=self._context.clock() - self._started,
-            note=note,
             code=code,
         )
 
     def _measures(self) -> tuple[Measure, ...]:
         return measures_of(self._playbook, self._before[-1] if self._before else None, self._observer.last)
+
+
+class _HandedOver(Exception):  # noqa: N818 - an event
+    """Another process goes on with the proof; it has the lock."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def resume(run: RunState, library: Library, context: RunContext) -> Result:
+    """Go on with the pending proof of `run`, whose target is locked: the end is verified, or rolled back.
+
+    After its deadline, or with another playbook than that of the run, the changes are undone.
+    """
+    pending = run.pending
+    if pending is None:
+        raise ValueError(f"the proof of {run.id} is not pending")
+    journal = RunJournal(context.journal, run.id, context.on_entry)
+    playbook = library.find(run.plan.playbook)
+    work = _Run(run.plan, playbook, library, context, journal)
+    work.take_over(run)
+    seconds = pending.deadline - context.now() if playbook.digest == run.plan.playbook_digest else 0.0
+    return work.resume(pending, min(seconds, pending.schedule.until))
 
 
 def _lost_values(changes: Iterable[tuple[Change, str]], access: Access, deadline: Deadline) -> str:

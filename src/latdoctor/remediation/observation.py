@@ -8,9 +8,21 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from latdoctor.conditions.ast import Condition, comparisons, in_words
-from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Atom, Facts, Truth, TruthStatus, candidates, evaluate
+from latdoctor.conditions.evaluator import (
+    FAILS,
+    HOLDS,
+    UNKNOWN,
+    Atom,
+    Compare,
+    Facts,
+    Truth,
+    TruthStatus,
+    candidates,
+    evaluate,
+)
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.evidence.model import Evidence, is_unknown
+from latdoctor.evidence.page_state import PageState
 from latdoctor.remediation.playbook import ClearedFinding
 
 SignalValues = Mapping[tuple[str, str], float]  # (signal, subject) → value in base units
@@ -20,7 +32,7 @@ SignalValues = Mapping[tuple[str, str], float]  # (signal, subject) → value in
 class Observation:
     """The evidence from `started` to `ended` (unix seconds), and the status of each finding: `fired`, `clear`, ….
 
-    `bundle` contains the artifacts that it was parsed from.
+    `bundle` contains the artifacts that it was parsed from, `pages` what tells the processes behind its pages apart.
     """
 
     evidence: Evidence
@@ -30,6 +42,7 @@ class Observation:
     ended: float
     bundle: Bundle | None = None
     baseline: SignalValues = field(default_factory=dict)
+    pages: tuple[PageState, ...] = ()
 
     @property
     def values(self) -> SignalValues:
@@ -59,9 +72,11 @@ class ConditionResult(Struct, frozen=True):
         return values if self.text.lstrip("(").split(" ")[0] in values else f"{self.text}: {values}"
 
 
-def evaluate_all(condition: Condition, observation: Observation, before: SignalValues) -> ConditionResult:
+def evaluate_all(
+    condition: Condition, observation: Observation, before: SignalValues, compare: Compare | None = None
+) -> ConditionResult:
     """Holds if it holds for every subject that has the signal; unknown if it is unknown for one and fails for none."""
-    return _combined(condition, observation, before, (FAILS, UNKNOWN, HOLDS))
+    return _combined(condition, observation, before, (FAILS, UNKNOWN, HOLDS), compare)
 
 
 def evaluate_any(condition: Condition, observation: Observation, before: SignalValues) -> ConditionResult:
@@ -80,12 +95,12 @@ def evaluate_cleared(finding: str, observation: Observation) -> ConditionResult:
 
 
 def evaluate_mechanism(
-    item: ClearedFinding | Condition, observation: Observation, before: SignalValues
+    item: ClearedFinding | Condition, observation: Observation, before: SignalValues, compare: Compare | None = None
 ) -> ConditionResult:
     """Whether a finding of `Verify.mechanism` is clear, or a condition of it holds for every subject."""
     if isinstance(item, str):
         return evaluate_cleared(item, observation)
-    return evaluate_all(item, observation, before)
+    return evaluate_all(item, observation, before, compare)
 
 
 def left_signals(conditions: Iterable[Condition]) -> tuple[str, ...]:
@@ -98,21 +113,24 @@ def _combined(
     observation: Observation,
     before: SignalValues,
     precedence: tuple[TruthStatus, TruthStatus, TruthStatus],
+    compare: Compare | None = None,
 ) -> ConditionResult:
     """The status that comes first in `precedence` among the subjects; unknown without a subject."""
-    truths = list(_truths(condition, observation, before))
+    truths = list(_truths(condition, observation, before, compare))
     statuses = {truth.status for truth in truths} or {UNKNOWN}
     status = next(status for status in precedence if status in statuses)
     return ConditionResult(in_words(condition), status, _measured(truths, status))
 
 
-def _truths(condition: Condition, observation: Observation, before: SignalValues) -> Iterator[Truth]:
+def _truths(
+    condition: Condition, observation: Observation, before: SignalValues, compare: Compare | None
+) -> Iterator[Truth]:
     facts = Facts(observation.evidence, observation.slo, observation.baseline, before)
     inner, outer = candidates(condition, facts)
     for subject in inner:
-        yield evaluate(condition, subject, facts)
+        yield evaluate(condition, subject, facts, compare)
     for subject in outer:
-        truth = evaluate(condition, subject, facts)
+        truth = evaluate(condition, subject, facts, compare)
         if truth.status != UNKNOWN:  # a parent subject counts only with signals of its own
             yield truth
 

@@ -150,6 +150,7 @@ class Verify(Struct, frozen=True):
     load: Condition | None = None
     mechanism: Annotated[tuple[ClearedFinding | Condition, ...], NonEmpty] = ()  # only with stages it may be absent
     abort: tuple[Condition, ...] = ()
+    alters: tuple[Identifier, ...] = ()  # signals of the load's kind that the change alters by itself
     hold: Wait = Wait(10.0)
     within: Wait = Wait(60.0)
     otherwise: Literal["rollback"] = "rollback"

@@ -60,10 +60,15 @@ _READ_TIMEOUT = 10.0  # seconds for reading all changed resources
 ReferencedChange = tuple[ChangeRef, Change]
 # Opens the target of an earlier run. Raises UsageError if its access is unknown.
 OpenTarget = Callable[[Target], RunContext]
+# Goes on with the pending proof of a run whose target is locked.
+Resume = Callable[[RunState, RunContext], Result]
 
 
-def recover_run(unfinished: RunState, open_target: OpenTarget) -> Result:
-    """End one run that is open. A run that still executes is left alone."""
+def recover_run(unfinished: RunState, open_target: OpenTarget, resume: Resume | None = None) -> Result:
+    """End one run that is open. A run that still executes is left alone.
+
+    `resume` goes on with a proof that was pending; without it, and after its deadline, the changes are undone.
+    """
     try:
         context = open_target(unfinished.plan.target)
         with lock(context.state / LOCKS, unfinished.plan.target.key, unfinished.id):
@@ -71,6 +76,8 @@ def recover_run(unfinished: RunState, open_target: OpenTarget) -> Result:
             if not run.open:
                 reason = f"{run.reason} (it had ended already)"
                 return Result(run.id, run.outcome or Outcome.INCOMPLETE, reason, code=run.code)
+            if resume and run.proof_open and run.pending and context.now() < run.pending.deadline:
+                return resume(run, context)
             return _end(run, context)
     except LockHeldError as busy:
         reason = f"the run still executes: {busy.what}"
@@ -102,7 +109,8 @@ def roll_back_run(run_id: str, open_target: OpenTarget, runs: Callable[[], tuple
                 run, RollbackStarted("requested", True, Reason.REQUESTED), context
             )
     except LockHeldError as busy:
-        return Result(run_id, Outcome.REFUSED, busy.what, busy.next_step, code=Reason.LOCKED)
+        stop = f"kill {busy.pid}: it then rolls back" if found.proof_open and busy.run == run_id else busy.next_step
+        return Result(run_id, Outcome.REFUSED, busy.what, stop, code=Reason.LOCKED)
 
 
 def _objection(run: RunState, runs: Sequence[RunState], context: RunContext) -> Result | None:

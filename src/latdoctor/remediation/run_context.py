@@ -19,7 +19,9 @@ from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import JournalEntry, JournalError
 from latdoctor.journal.store import Journal
 from latdoctor.remediation.guards import Refusal
+from latdoctor.remediation.history import ReadHistory, no_history
 from latdoctor.remediation.observation import Observe
+from latdoctor.remediation.pending_proof import Sources
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.target import Access
 
@@ -50,6 +52,11 @@ class RunJournal:
         return ""
 
 
+# Starts a process that goes on with the pending proof of a run and takes over its lock, an open file descriptor.
+# Raises LatdoctorError where it cannot be started.
+HandOver = Callable[[str, int], None]
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """The environment of a run.
@@ -57,6 +64,8 @@ class RunContext:
     `on_entry` receives every entry once it is journaled, and the run waits for it: a listener that may block, such as
     a terminal, must be wrapped in `nonblocking`. `stop_reason` returns why the run must end now, else an empty string.
     `on_start` receives the run's id before its first entry. `sop_refusal` returns what the SOP does not permit yet.
+    `history` reads what a source remembers of the time before. `hand_over` starts the process that goes on with a
+    pending proof of `sources`; without one this process does.
     """
 
     journal: Journal
@@ -69,6 +78,9 @@ class RunContext:
     approved: bool = False
     on_start: Callable[[str], None] = lambda _: None
     sop_refusal: Callable[[Plan], Refusal | None] = lambda _: None
+    history: ReadHistory = no_history
+    hand_over: HandOver | None = None
+    sources: Sources = field(default_factory=Sources)
     now: Callable[[], float] = time.time
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = field(default=time.sleep)

@@ -14,6 +14,7 @@ from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.remediation.change import Change, Undo
 from latdoctor.remediation.observation import ConditionResult
 from latdoctor.remediation.ownership import NotOurs, Write
+from latdoctor.remediation.pending_proof import ProofStarted
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, WindowStatus
 from latdoctor.remediation.target import Target, canonical_url
@@ -96,6 +97,7 @@ class RunState:
     intended: list[ChangeRef] = field(default_factory=list)
     undone: set[ChangeRef] = field(default_factory=set)  # or left, because another client has modified it
     verified: bool = False
+    pending: ProofStarted | None = None  # a proof that goes on after its run
     rollback: RollbackStarted | None = None  # the first one; later ones continue it
     outcome: Outcome | None = None
     reason: str = ""
@@ -115,6 +117,11 @@ class RunState:
     def open(self) -> bool:
         """Whether `recover` must end it: it was killed, or its rollback is incomplete and can be continued."""
         return self.outcome is None or (self.outcome is Outcome.INCOMPLETE and bool(self.in_effect))
+
+    @property
+    def proof_open(self) -> bool:
+        """Whether its proof is pending, and its changes have to stay until that is complete."""
+        return self.pending is not None and not self.verified and self.rollback is None and self.outcome is None
 
     @property
     def rolled_back_on_request(self) -> bool:
@@ -151,6 +158,8 @@ def _add(run: RunState, entry: JournalEntry) -> None:
             run.undone.discard(ref)
         case "undo.made" | "undo.left":
             run.undone.add(_body(entry, ChangeRef))
+        case "proof.pending":
+            run.pending = _body(entry, ProofStarted)
         case "verify.passed":
             run.verified = True
         case "rollback.begun":
@@ -160,6 +169,12 @@ def _add(run: RunState, entry: JournalEntry) -> None:
             closed = _body(entry, RunClosed)
             run.outcome, run.reason, run.code = closed.outcome, closed.reason, closed.code
             run.ended = entry.moment
+
+
+def changed_instances(made: Iterable[JournalEntry]) -> dict[ChangeRef, str]:
+    """The server process that each change was made on, from entries `change.made`; empty where it is not known."""
+    ended = [_body(entry, WriteEnded) for entry in made]
+    return {ChangeRef(one.stage, one.index): one.write.after.instance if one.write else "" for one in ended}
 
 
 def unfinished(known: Iterable[RunState], target: Target) -> RunState | None:
@@ -213,6 +228,8 @@ _TEXTS = {
     "run.opened": "run {run}: observing before the change",
     "evidence.kept": "evidence saved: {path}",
     "before.longer": "few requests are answered: observations last {seconds:g} s instead of {usual:g} s",
+    "before.history": "history before the change: {seconds:g} s {source}",
+    "proof.pending": "improved, but not beyond chance yet: the proof goes on",
     "stage.skipped": "stage {playbook} skipped: its cause is not present",
     "stage.verified": "stage {playbook} verified",
     "verify.passed": "verified",

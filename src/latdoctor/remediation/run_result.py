@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from msgspec import Struct, field
 
-from latdoctor.conditions.evaluator import show
+from latdoctor.conditions.evaluator import HOLDS, show
 from latdoctor.remediation.observation import ConditionResult, Observation, left_signals
 from latdoctor.remediation.playbook import Playbook
 
@@ -22,6 +22,7 @@ class Outcome(StrEnum):
     PARTLY_ROLLED_BACK = "partly-rolled-back"  # stages that were verified before the failed one stay in effect
     HELD = "held"  # waits for a decision of the operator
     REFUSED = "refused"  # by a guard
+    PENDING = "proof-pending"  # the change is in effect, and another process goes on with its proof
     INCOMPLETE = "incomplete"  # a change may still be in effect although it should be rolled back
 
     @property
@@ -38,6 +39,7 @@ _EXIT_CODES = {
     Outcome.HELD: 4,
     Outcome.REFUSED: 5,
     Outcome.INCOMPLETE: 6,
+    Outcome.PENDING: 7,
 }
 
 
@@ -70,7 +72,7 @@ class Reason(StrEnum):
     TARGET_REJECTED = "target-rejected"
     NO_IMPROVEMENT = "no-improvement"
     INCONCLUSIVE = "inconclusive"
-    NOT_SUSTAINED = "not-sustained"
+    UNPROVEN = "unproven"
     NOT_OBSERVED = "not-observed"
     ABORT_CONDITION = "abort-condition"
     CHANGE_LOST = "change-lost"
@@ -120,8 +122,24 @@ class WindowStatus(StrEnum):
     SUCCESS = "success"
     FAILURE = "failure"
     INCONCLUSIVE = "inconclusive"
+    UNPROVEN = "unproven"  # as good as demanded, which may be chance
     ABORT = "abort"
     UNKNOWN = "unknown"  # the window has no data
+
+
+class WindowResult(Struct, frozen=True):
+    """The result of one window of a verification, or of all windows up to it. `started` and `ended` in unix seconds."""
+
+    started: float
+    ended: float
+    status: WindowStatus
+    conditions: tuple[ConditionResult, ...]
+
+    @property
+    def reason(self) -> str:
+        """The conditions because of which it is not a success."""
+        aborted = self.status == WindowStatus.ABORT
+        return "; ".join(one.summary for one in self.conditions if (one.status == HOLDS) is aborted)
 
 
 PAIN_SIGNALS = ("latency.p99", "error.ratio", "arrival.rate", "queue.depth")

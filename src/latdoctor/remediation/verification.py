@@ -1,24 +1,20 @@
-"""Verification of a change: observe window after window until it has succeeded for long enough or the time is over.
+"""Conditions on single windows: those before a change, which decide whether one may begin, and those of a stage.
 
 A window counts as a success only if all conditions hold. A window with an unknown condition, or under another load, is
-inconclusive and no success. Several windows of the same length are observed before the change, and the change must beat
-every one of them: a signal that fluctuates, or falls back from a peak, verifies nothing.
+inconclusive and no success. It is compared with every window before the change. Whether a change has helped is the
+matter of `proof.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Constant, Reference, SignalTerm
 from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
-from latdoctor.detectors.quantiles import observation_shortfall
-from latdoctor.errors import LatdoctorError
-from latdoctor.remediation import guards
-from latdoctor.remediation.change import Deadline
+from latdoctor.remediation.levels import pooled
 from latdoctor.remediation.observation import (
     ConditionResult,
     Observation,
@@ -29,61 +25,29 @@ from latdoctor.remediation.observation import (
     evaluate_mechanism,
     left_signals,
 )
-from latdoctor.remediation.playbook import Settle, Verify
-from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped, call_with_timeout
-from latdoctor.remediation.run_result import PAIN_SIGNALS, Outcome, Reason, WindowStatus
+from latdoctor.remediation.playbook import Verify
+from latdoctor.remediation.proof import improved_signals
+from latdoctor.remediation.run_result import WindowResult, WindowStatus
 
 # A service that completes so much more than arrives is draining its queue: P99 falls whatever is changed. Both rates
 # count the same requests, so that chance affects them alike.
 _DRAINING = Comparison(
     SignalTerm("completion.rate"), ">", Reference("arrival.rate", 1.2), "completion.rate > 1.2 x arrival.rate"
 )
+_SLOWLY, _CHANCE = 0.05, 2.0  # so many more answers than arrivals drain too; standard deviations of chance
 Before = Sequence[Observation]  # the windows before the change, oldest first; at least one
 Evaluate = Callable[[Condition, Observation, SignalValues], ConditionResult]
 _STRICTEST = (FAILS, UNKNOWN, HOLDS)
-_STAGE_HOLD = 2.5  # seconds: half of a window, so that one window suffices
+_FALLING = 0.75
 _NOT_WORSE = 1.2  # the factor by which P99 of 5 s windows differs under one load; a stage may raise it by that much
 _QUEUE, _DRAINS = 10.0, 1.05  # waiting requests that make a queue; completion rate factor that drains it
 _SAME_COMPLETIONS = 0.8  # the factor by which the completion rate of 5 s windows differs under one load
 
 
-class WindowResult(Struct, frozen=True):
-    """One window and its result. `started` and `ended` in unix seconds."""
-
-    started: float
-    ended: float
-    status: WindowStatus
-    conditions: tuple[ConditionResult, ...]
-
-    @property
-    def reason(self) -> str:
-        """The conditions because of which it is not a success."""
-        aborted = self.status == WindowStatus.ABORT
-        return "; ".join(one.summary for one in self.conditions if (one.status == HOLDS) is aborted)
-
-
-class Streak(Struct, frozen=True):
-    """Consecutive successes: the start of the first one in unix seconds, and the last window."""
-
-    since: float | None = None  # None: the last window was no success
-    last: WindowResult | None = None
-
-    def with_window(self, window: WindowResult) -> Streak:
-        if window.status != WindowStatus.SUCCESS:
-            return Streak(last=window)
-        return Streak(window.started if self.since is None else self.since, window)
-
-    @property
-    def seconds(self) -> float:
-        return 0.0 if self.since is None or self.last is None else self.last.ended - self.since
-
-
 def evaluate_window(verify: Verify, observation: Observation, before: Before) -> WindowResult:
     """Compare an observation after the change with the windows before it."""
-    aborts = [evaluate_against(condition, observation, before, evaluate_any) for condition in verify.abort]
-    aborting = tuple(one for one in aborts if one.status == HOLDS)
-    if aborting:
-        return WindowResult(observation.started, observation.ended, WindowStatus.ABORT, aborting)
+    if aborted := find_abort(verify, observation, before):
+        return aborted
     load = _load_results(verify, observation, before)
     success = [*_success_results(verify, observation, before)]
     if any(one.status != HOLDS for one in load) or any(one.status == UNKNOWN for one in success):
@@ -91,6 +55,15 @@ def evaluate_window(verify: Verify, observation: Observation, before: Before) ->
     else:
         status = WindowStatus.SUCCESS if all(one.status == HOLDS for one in success) else WindowStatus.FAILURE
     return WindowResult(observation.started, observation.ended, status, (*load, *success))
+
+
+def find_abort(verify: Verify, observation: Observation, before: Before) -> WindowResult | None:
+    """The conditions that end the run at once, if any holds."""
+    aborts = [evaluate_against(condition, observation, before, evaluate_any) for condition in verify.abort]
+    aborting = tuple(one for one in aborts if one.status == HOLDS)
+    if not aborting:
+        return None
+    return WindowResult(observation.started, observation.ended, WindowStatus.ABORT, aborting)
 
 
 def unverifiable(verify: Verify, before: Before) -> tuple[str, ...]:
@@ -117,6 +90,29 @@ def recovering(before: Before) -> str:
     """
     result = evaluate_any(_DRAINING, before[-1], {})
     return result.shown if result.status == HOLDS else ""
+
+
+def draining(before: Before) -> str:
+    """As `recovering`, over all windows: the more requests they have, the fewer more answers are no chance."""
+    whole = pooled(before)
+    arrived = min((value for (signal, _), value in whole.values.items() if signal == "arrival.rate"), default=0.0)
+    requests = arrived * sum(one.ended - one.started for one in before)
+    factor = 1 + max(_SLOWLY, _CHANCE * math.sqrt(2 / max(1.0, requests)))
+    condition = Comparison(
+        SignalTerm("completion.rate"),
+        ">",
+        Reference("arrival.rate", factor),
+        f"completion.rate > {factor:.3g} x arrival.rate",
+    )
+    result = evaluate_any(condition, whole, {})
+    return result.shown if result.status == HOLDS else ""
+
+
+def falling(verify: Verify, before: Before) -> str:
+    """What is better in the last window than in the first, by more than windows usually differ. Else empty."""
+    conditions = (_versus_before(signal, "<", _FALLING) for signal in improved_signals(verify))
+    results = (evaluate_any(condition, before[-1], before[0].values) for condition in conditions)
+    return "; ".join(one.shown for one in results if one.status == HOLDS)
 
 
 def cause_absent(verify: Verify, observations: Sequence[Observation]) -> bool:
@@ -149,7 +145,7 @@ def stage_verification(verify: Verify) -> Verify:
     rises = _versus_before("completion.rate", ">", _DRAINS)
     queueing = AllOf((_above("queue.depth", _QUEUE), AnyOf((rises, stays))))
     condition = AnyOf((_versus_before("latency.p99", "<", _NOT_WORSE), queueing))
-    return replace(verify, succeed=(condition,), mechanism=(), hold=min(verify.hold, _STAGE_HOLD))
+    return replace(verify, succeed=(condition,), mechanism=())
 
 
 def _versus_before(signal: str, operator: str, factor: float) -> Comparison:
@@ -185,162 +181,3 @@ def _success_results(verify: Verify, observation: Observation, before: Before) -
 def _first(precedence: Sequence[str], results: Iterable[ConditionResult]) -> ConditionResult:
     """The result whose status comes first in `precedence`."""
     return min(results, key=lambda one: precedence.index(one.status))
-
-
-WINDOW = 5.0  # seconds of an observation, if enough requests are answered in it
-MAX_WINDOW = 20.0  # seconds otherwise: a P99 needs a hundred answers, and a slow service gives few
-_MARGIN = 1.25  # factor on the answers that a window needs: they do not arrive evenly
-_SETTLE_WINDOW = 2.0  # seconds
-_OBSERVATION_GRACE = 15.0  # seconds that an observation may take beyond its window
-_MAX_EMPTY = 3  # consecutive observations without data, over as many windows, end the run
-
-
-class RunFailed(Exception):  # noqa: N818 - an event; it never leaves this package
-    """The run cannot continue; its changes are undone. `outcome` and `next_step` apply if nothing was changed."""
-
-    def __init__(self, code: Reason, reason: str, outcome: Outcome = Outcome.FAILED, next_step: str = "") -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
-        self.outcome = outcome
-        self.next_step = next_step
-
-
-class RunObserver:
-    """The observations of one run. `last` is the latest that verified something, `streak` their successes, `window`
-    the length of each in seconds.
-    """
-
-    def __init__(self, context: RunContext, journal: RunJournal) -> None:
-        self._context = context
-        self._journal = journal
-        self.last: Observation | None = None
-        self.streak = Streak()
-        self.window = WINDOW
-        self._empty_since: list[float] = []  # starts of the observations without data since the last one with data
-
-    def observe(self, seconds: float) -> Observation:
-        """Raises Stopped, and LatdoctorError if no source can be read."""
-        self.check_stop()
-        found = call_with_timeout(
-            lambda: self._context.observe(seconds), seconds + _OBSERVATION_GRACE, self._stop_reason
-        )
-        self.check_stop()
-        return found
-
-    def check_stop(self) -> None:
-        """Raises Stopped."""
-        if why := self._stop_reason():
-            raise Stopped(why)
-
-    def deadline(self, seconds: float) -> Deadline:
-        return Deadline.after(seconds, self._context.clock, self._context.sleep)
-
-    def stoppable_deadline(self, seconds: float) -> Deadline:
-        """A deadline that passes at once if the run must stop."""
-        deadline = self.deadline(seconds)
-        return Deadline(deadline.at, deadline.clock, deadline.sleep, self._stop_reason)
-
-    def observe_before(self, seconds: float, verify: Verify) -> Before:
-        """As many windows before the change as fit into `seconds`, at least one. Raises as `observe` does.
-
-        If too few requests are answered for the quantiles of `verify`, all windows are made longer, those after the
-        change too, and again if the rate falls further. A quantile that needs more than MAX_WINDOW stays unknown.
-        """
-        count, signals = max(1, int(seconds // WINDOW)), left_signals(verify.succeed)
-        usual = length = min(WINDOW, seconds)
-        windows: list[Observation] = []
-        while len(windows) < count:
-            windows.append(self.observe(length))
-            longer = _required_length(length, usual, observation_shortfall(windows[-1].evidence, signals))
-            if longer > length:
-                self._journal.append("before.longer", {"seconds": longer, "usual": usual})
-                self.window = length = longer
-                windows.clear()
-        return windows
-
-    def settle(self, settle: Settle, before: Before) -> None:
-        """Wait until the queue of the incident has drained, at most as long as the playbook allows."""
-        if settle.until is None:
-            return
-        deadline, settled, signals = self.deadline(settle.at_most), False, _known_signals([settle.until], before)
-        while deadline.left > 0 and not settled:
-            found = self._observe_data(_SETTLE_WINDOW, deadline, signals)
-            settled = found is not None and evaluate_against(settle.until, found, before).status == HOLDS
-        self._journal.append("settled", {"settled": settled})
-
-    def verify(self, verify: Verify, before: Before) -> None:
-        """Raises RunFailed unless the change verifies."""
-        deadline, self.streak = self.deadline(verify.within), Streak()
-        signals = _known_signals(verify.succeed if verify.load is None else (*verify.succeed, verify.load), before)
-        while self.streak.seconds < verify.hold:
-            if deadline.left <= 0:
-                raise RunFailed(*_unverified(self.streak))
-            found = self._observe_data(self.window, deadline, signals)
-            if found is None:
-                self.streak = Streak()
-                continue
-            self.last = found
-            window = evaluate_window(verify, found, before)
-            self._journal.append("verify.window", window)
-            self.streak = self.streak.with_window(window)
-            if window.status == WindowStatus.ABORT:
-                raise RunFailed(Reason.ABORT_CONDITION, f"abort condition: {window.reason}")
-
-    def _observe_data(self, seconds: float, deadline: Deadline, signals: Set[str]) -> Observation | None:
-        """An observation; None without any of `signals`. Raises RunFailed after too many of these."""
-        started = self._context.clock()
-        try:
-            found = self.observe(seconds)
-            why = "" if signals & _signals(found) else _no_data_reason(found)
-        except LatdoctorError as error:
-            why = str(error)
-        if not why:
-            self._empty_since.clear()
-            return found
-        self._journal.append("verify.window", {"status": WindowStatus.UNKNOWN, "why": why})
-        self._context.sleep(min(1.0, deadline.left))
-        self._empty_since.append(started)
-        count = len(self._empty_since)
-        if count >= _MAX_EMPTY and self._context.clock() - self._empty_since[0] >= _MAX_EMPTY * WINDOW:
-            raise RunFailed(Reason.NOT_OBSERVED, f"{count} consecutive observations without data: {why}")
-        return None
-
-    def _stop_reason(self) -> str:
-        return self._context.stop_reason() or guards.kill_switch_reason(self._context.state)
-
-
-def _required_length(length: float, usual: float, shortfall: float) -> float:
-    """The length in seconds of a window with enough answers, if one of `length` needs `shortfall` times as many.
-
-    `length` if it suffices, or if even MAX_WINDOW would not.
-    """
-    needed = math.ceil(length * shortfall * _MARGIN)
-    if length > usual:
-        return min(needed, MAX_WINDOW) if shortfall > 1 else length
-    return max(WINDOW, needed) if length < needed <= MAX_WINDOW else length
-
-
-def _known_signals(conditions: Iterable[Condition], before: Before) -> Set[str]:
-    """The signals of the conditions and PAIN_SIGNALS in the last window before; an observation without any is empty."""
-    return _signals(before[-1]) & {*PAIN_SIGNALS, *left_signals(conditions)}
-
-
-def _signals(observation: Observation) -> Set[str]:
-    return {signal for signal, _ in observation.values}
-
-
-def _no_data_reason(observation: Observation) -> str:
-    gaps = observation.evidence.gaps
-    return gaps[0].message if gaps else "none of the signals from before the change is present"
-
-
-def _unverified(streak: Streak) -> tuple[Reason, str]:
-    if streak.last is None:
-        return Reason.NOT_OBSERVED, "not verified: no data after the change"
-    code, text = {
-        WindowStatus.FAILURE: (Reason.NO_IMPROVEMENT, "no improvement"),
-        WindowStatus.INCONCLUSIVE: (Reason.INCONCLUSIVE, "inconclusive"),
-        WindowStatus.SUCCESS: (Reason.NOT_SUSTAINED, "the improvement was not sustained for long enough"),
-    }[streak.last.status]
-    return code, f"{text}: {streak.last.reason or 'the time is over'}"

@@ -44,6 +44,7 @@ _HEADLINE = {
     Outcome.REFUSED: "REFUSED: nothing was changed",
     Outcome.HELD: "HELD: an operator must decide",
     Outcome.FAILED: "FAILED: nothing was changed",
+    Outcome.PENDING: "APPLIED: the change is in effect, and its proof goes on",
     Outcome.INCOMPLETE: "ROLLBACK INCOMPLETE: some changes may still be in place",
 }
 _AT_WORK = "RUNNING: wait until the other run ends"

@@ -98,6 +98,8 @@ def headline(summary: RunSummary) -> str:
         case Outcome.PARTLY_ROLLED_BACK:
             kept = f"{_count(summary.verified, 'verified step')} kept, the rest as before"
             return f"PARTLY ROLLED BACK  {', '.join(filter(None, (numbers, kept)))}"
+        case Outcome.PENDING:
+            return f"APPLIED  {', '.join(filter(None, (numbers, 'proof pending')))}"
         case Outcome.INCOMPLETE:
             return f"ROLLBACK INCOMPLETE  {_count(_in_place(summary), 'step')} may still be in place"
         case _:

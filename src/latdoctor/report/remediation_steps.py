@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -12,6 +13,7 @@ import msgspec
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change
+from latdoctor.remediation.pending_proof import ProofStarted
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import shipped_playbook
@@ -80,10 +82,11 @@ def of_result(
 
 def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
     """The summary of a run in the journal."""
+    pending = state.pending if state.proof_open else None
     result = Result(
         state.id,
-        state.outcome or Outcome.INCOMPLETE,
-        state.reason,
+        state.outcome or (Outcome.PENDING if pending else Outcome.INCOMPLETE),
+        _until(pending) if pending else state.reason,
         seconds=max(0.0, (state.ended_at or state.opened_at) - state.opened_at),
         target=state.plan.target.name,
         playbook=state.plan.playbook,
@@ -96,8 +99,13 @@ def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
         steps,
         requested=requested,
         interrupted=interrupted,
-        unfinished=state.outcome is None,
+        unfinished=state.outcome is None and pending is None,
     )
+
+
+def _until(pending: ProofStarted) -> str:
+    end = datetime.datetime.fromtimestamp(pending.deadline, datetime.UTC)
+    return f"it is proven or rolled back by {end:%H:%M:%S} UTC; if neither has happened then: latdoctor recover"
 
 
 def _by_operator(state: RunState | None, entries: Iterable[JournalEntry]) -> tuple[bool, bool]:

@@ -63,6 +63,17 @@ CURVES = (
     "host.psi.io_some",
 )
 
+# Beside these, what playbooks compare with its level before a change.
+LEVELS = (
+    *CURVES,
+    "router.latency",
+    "router.arrival_rate",
+    "arrival.first_rate",
+    "dependency.time.mean",
+    "session.history.mean",
+)
+_JITTER = 0.1  # of the scrape interval
+
 FOUND, PAST, NAMES, COVER, COUNT, UP, ANSWERED = "found", "past", "names", "cover", "count", "up", "answered"
 SCRAPING = "scraping"
 LAST, GROWTH, LEVEL, CURVE = "last", "growth", "level", "curve"
@@ -98,6 +109,7 @@ class QueryPlan(Struct, frozen=True):
     window: float
     select: tuple[str, ...] = ()
     pace: float = PACE
+    every: float = 0.0  # as in PrometheusServer
     queries: tuple[PlannedQuery, ...] = field(default=(), name="asked")
 
     @property
@@ -111,6 +123,8 @@ class QueryPlan(Struct, frozen=True):
     @property
     def curve_step(self) -> float:
         """Seconds between two points of a curve: as short as the scrape interval allows, within bounds."""
+        if self.every:
+            return self.every if self.pace <= self.every * (1 + _JITTER) else float(round(self.pace))
         span = self.until - self.since
         step = max(span / MAX_CURVE_STEPS, min(SAMPLES_A_STEP * self.pace, span / CURVE_STEPS))
         return float(math.ceil(step)) if step > 1 else step  # whole seconds: the last point is at the very end
@@ -126,11 +140,14 @@ class QueryPlan(Struct, frozen=True):
 
         It is no longer than that: points that share samples are no independent evidence of a change.
         """
+        if self.every:  # the growth from one sample to the one that is `curve_step` later
+            return self.curve_step + self.pace * (1 + _JITTER)
         return max(self.curve_step, FEWEST * self.pace)
 
 
 def plan_for(server: PrometheusServer) -> QueryPlan:
-    return QueryPlan(server.since, server.until, min(server.window, server.until - server.since), server.select)
+    window = min(server.window, server.until - server.since)
+    return QueryPlan(server.since, server.until, window, server.select, every=server.every)
 
 
 def parse_plan(raw: bytes, where: str) -> QueryPlan:
@@ -203,7 +220,7 @@ def sample_queries(
     for names, expression in promql.gauge_queries(levels.items(), plan.step, select):
         yield PlannedQuery(LEVEL, expression, plan.until, plan.start, plan.step, names)
     for dialect in dialects:
-        for curve in promql.curve_queries(dialect, CURVES, present[dialect.id]):
+        for curve in promql.curve_queries(dialect, LEVELS if plan.every else CURVES, present[dialect.id]):
             expression = curve.expression.replace("$range", promql.duration(plan.reach))
             expression = expression.replace("{$select}", f"{{{','.join(select)}}}" if select else "")
             expression = expression.replace(",$select", "".join(f",{one}" for one in select))

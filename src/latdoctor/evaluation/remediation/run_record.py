@@ -25,8 +25,8 @@ from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.summary import LoadProblemCode, LoadResult, Summary, merge
 from latdoctor.remediation.observation import ConditionResult
+from latdoctor.remediation.run_observer import WINDOW
 from latdoctor.remediation.run_result import Result
-from latdoctor.remediation.verification import WINDOW
 
 
 class RemediationOutcome(StrEnum):

@@ -47,7 +47,7 @@ from latdoctor.load.process import saturate, start_load
 from latdoctor.load.summary import LoadResult
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.playbook_library import shipped as shipped_playbooks
-from latdoctor.remediation.verification import WINDOW
+from latdoctor.remediation.run_observer import WINDOW
 
 NOTICED = 15.0  # seconds after which the operator diagnoses even if the SLO is met
 AFTER = 3 * SLICE  # seconds measured after verification

@@ -1,0 +1,74 @@
+"""A proof that goes on after its run: what is journaled of it, so that any process can complete it."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from latdoctor.evidence.model import Evidence, Origin, Reading
+from latdoctor.evidence.page_state import PageState
+from latdoctor.remediation.levels import SignalLevel
+from latdoctor.remediation.observation import Observation
+from latdoctor.remediation.playbook import Verify
+from latdoctor.remediation.proof import Proof, Schedule
+
+_GRACE = 30.0  # seconds from a deadline's looks to the deadline: a window takes a little longer than it lasts
+_MOST_VALUES = 500  # of the last window before the change
+
+
+class Sources(Struct, frozen=True):
+    """What a run observes, and the files that say how. Paths as text; they hold for the folder of the run."""
+
+    servers: tuple[str, ...] = ()
+    nvml: bool = False
+    host: bool = False
+    pid: int | None = None
+    target: str = ""
+    slo_p99: float | None = None
+    slo_error_ratio: float | None = None
+    gpu: str = ""
+    rules: tuple[str, ...] = ()
+    playbooks: tuple[str, ...] = ()
+
+
+class SeenValue(Struct, frozen=True):
+    """A value of the last window before the change."""
+
+    signal: str
+    subject: str
+    value: float
+
+
+class ProofStarted(Struct, frozen=True):
+    """Entry `proof.pending`. `deadline` in unix seconds: without a proof until then, the changes are undone."""
+
+    deadline: float
+    schedule: Schedule
+    window: float
+    before: tuple[SignalLevel, ...]
+    pages: tuple[PageState, ...]
+    seen: tuple[SeenValue, ...]
+    sources: Sources = Sources()
+
+    @classmethod
+    def of(cls, proof: Proof, before: Observation, window: float, sources: Sources, now: float) -> ProofStarted:
+        values = tuple(SeenValue(*key, value) for key, value in before.values.items())
+        return cls(
+            deadline=now + proof.schedule.until + _GRACE,
+            schedule=proof.schedule,
+            window=window,
+            before=tuple(proof.before.values()),
+            pages=proof.pages,
+            seen=values[:_MOST_VALUES],
+            sources=sources,
+        )
+
+    def proof(self, verify: Verify) -> Proof:
+        levels = {(one.signal, one.subject): one for one in self.before}
+        return Proof(verify, levels, self.schedule, self.pages)
+
+    @property
+    def observation(self) -> Observation:
+        """The last window before the change, as far as it is journaled."""
+        origin = Origin("journal", "proof.pending")
+        readings = tuple(Reading(one.signal, one.subject, one.value, origin) for one in self.seen)
+        return Observation(Evidence(readings=readings), {}, {}, 0.0, 0.0)

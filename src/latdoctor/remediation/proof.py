@@ -1,0 +1,236 @@
+"""The proof that a change has helped, with a stated share of errors.
+
+The level of each signal over the last windows is compared with its level before the change. A condition that demands
+an improvement (`latency.p99 < 0.5 x before`) holds where the shift is beyond chance and not smaller than demanded; it
+fails where the shift is smaller for certain, and is open in between. All looks together take ERROR: each one its part
+(Bonferroni). Few windows before the change do not show by how much a service varies, so these need more windows after
+it, and a higher certainty, as an incident is looked at when it is at its worst.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from msgspec import Struct
+from msgspec.structs import replace as replace_fields
+
+from latdoctor.conditions.ast import Comparison, Condition, Prefer, Reference, SignalTerm, comparisons, signals_of
+from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Facts, Truth, evaluate, show
+from latdoctor.evidence.model import Origin, Reading
+from latdoctor.evidence.page_state import PageState, other_process
+from latdoctor.remediation.chance import Samples, Shift, shift
+from latdoctor.remediation.levels import Before, pooled, values_of
+from latdoctor.remediation.observation import (
+    ConditionResult,
+    Observation,
+    SignalValues,
+    evaluate_all,
+    evaluate_mechanism,
+)
+from latdoctor.remediation.playbook import Verify
+from latdoctor.remediation.run_result import WindowResult, WindowStatus
+
+ERROR = 0.01  # share of changes without effect that are verified, at most
+WORST = 0.1  # of the windows of a service: as bad as that is what an incident is looked at for
+# Seconds observed before the change, and how many windows after it are then needed, in seconds: together they last
+# longer than what a service's latency wanders by itself.
+FEW = 60.0
+_NEEDED = ((300.0, 30.0), (FEW, 90.0), (0.0, 120.0))
+PENDING = 300.0  # seconds in which a proof that is not complete in time goes on
+_LOOK_EVERY = 30.0  # seconds between two looks of a pending proof
+_ROUNDING = 1e-3  # of a look: windows are a little longer than asked for
+_LATEST_PART = 2 / 3  # of the windows after the change, from which on its effect is judged
+LOAD_KIND = ("input.length.mean",)
+_ORDERED = frozenset(("<", "<=", ">", ">="))
+_FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
+_SAME_KIND = 0.25  # the share by which the mean length of requests may differ
+
+
+class Schedule(Struct, frozen=True):
+    """When a proof looks: from `hold` until `until` seconds after the change, every `every` seconds.
+
+    `error`: the share of changes without effect that all looks together may verify.
+    """
+
+    hold: float
+    until: float
+    every: float
+    error: float
+    load_falls: float  # by which share the load may fall
+
+    @classmethod
+    def of_run(cls, verify: Verify, before: Before, window: float) -> tuple[Schedule, Schedule]:
+        """The looks within the run, and those of a proof that is pending after it; both share the error."""
+        observed = min((one.observed for key, one in before.items() if key[0] in improved_signals(verify)), default=0.0)
+        hold = max(verify.hold, next(needed for least, needed in _NEEDED if observed >= least))
+        error = ERROR if observed >= FEW else ERROR * WORST
+        falls = _FALLS if observed >= FEW else _FALLS_FEW
+        share = error / 2 if hold <= verify.within else error
+        return cls(hold, verify.within, window, share, falls), cls(hold, PENDING, _LOOK_EVERY, share, falls)
+
+    @property
+    def looks(self) -> int:
+        return max(0, math.floor((self.until - self.hold) / self.every + _ROUNDING) + 1)
+
+    def chance(self, elapsed: float, window: float) -> float:
+        """The probability of chance that is accepted after so many seconds, where the last window lasts `window`.
+
+        0 between two looks.
+        """
+        due = math.floor((elapsed - self.hold) / self.every + _ROUNDING)
+        before = math.floor((elapsed - window - self.hold) / self.every + _ROUNDING)
+        return self.error / max(1, self.looks) if due >= 0 and due > before else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a change is compared with: the levels before it, and the processes that showed them.
+
+    `pages` is empty where the change replaces the process.
+    """
+
+    verify: Verify
+    before: Before
+    schedule: Schedule
+    pages: tuple[PageState, ...] = ()
+
+    def look(self, windows: Sequence[Observation]) -> WindowResult:
+        """The result after `windows`, which follow the change without a pause."""
+        elapsed = math.fsum(one.ended - one.started for one in windows)
+        step = elapsed / len(windows)
+        latest = windows[-max(1, round(max(self.schedule.hold, elapsed * _LATEST_PART) / step)) :]
+        found, levels = pooled(latest), values_of(self.before)
+        after = {key: Samples(tuple(one.values.get(key, math.nan) for one in latest), step) for key in self.before}
+        shifts = {key: moved for key, one in self.before.items() if (moved := shift(one.samples, after[key]))}
+        load = tuple(self._same_load(found, levels, windows[-1]))
+        shown = tuple(self._success(found, levels, _Comparer(levels, shifts, self.schedule.chance(elapsed, step))))
+        if all(one.status == HOLDS for one in (*load, *shown)):
+            status = WindowStatus.SUCCESS
+        else:
+            at_best = tuple(self._success(found, levels, _Comparer(levels, shifts)))
+            status = _status_at_best(load, at_best)
+        return WindowResult(windows[-1].started, windows[-1].ended, status, (*load, *shown))
+
+    def _same_load(self, found: Observation, levels: SignalValues, last: Observation) -> Iterator[ConditionResult]:
+        """Whether the same process gets as many requests of the same kind as before."""
+        if self.verify.load is not None:
+            yield evaluate_all(self.verify.load, found, levels, _Comparer(levels))
+            held = _held(self.verify.load, {signal for signal, _ in levels})
+            for key in (key for key in levels if key[0] in held):
+                yield _not_less(*key, levels[key], found.values.get(key, math.nan), self.schedule.load_falls)
+        for key in levels:
+            if key[0] in LOAD_KIND and key[0] not in self.verify.alters:
+                yield _same_kind(*key, levels[key], found.values.get(key, math.nan))
+        if why := other_process(self.pages, last.pages):
+            yield ConditionResult("the same process", FAILS, why)
+
+    def _success(self, found: Observation, levels: SignalValues, compare: _Comparer) -> Iterator[ConditionResult]:
+        for condition in self.verify.succeed:
+            yield evaluate_all(condition, found, levels, compare)
+        for item in self.verify.mechanism:
+            yield evaluate_mechanism(item, found, levels, _Comparer(levels))
+
+
+def signals_compared(verify: Verify) -> frozenset[str]:
+    """The signals whose levels before the change a proof needs."""
+    conditions = [*verify.succeed, *verify.mechanism_conditions, *([verify.load] if verify.load else [])]
+    return frozenset((*LOAD_KIND, *(signal for condition in conditions for signal in signals_of(condition))))
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparer:
+    """Compares levels. A demanded improvement must be beyond chance, where there is a `shift` of the signal.
+
+    A signal is compared with that of the same subject before: another one's value says nothing about the change.
+    """
+
+    levels: SignalValues
+    shifts: Mapping[tuple[str, str], Shift] = field(default_factory=dict)
+    chance: float = 1.0
+
+    def __call__(self, comparison: Comparison, subject: str, facts: Facts) -> Truth:
+        plain = evaluate(comparison, subject, facts)
+        right = comparison.right
+        if not (isinstance(right, Reference) and right.of == "before" and isinstance(comparison.left, SignalTerm)):
+            return self._within_limit(comparison, subject, facts, plain)
+        signal = comparison.left.signal
+        owner = next((one for one in facts.evidence.lineage(subject) if (signal, one) in self.levels), None)
+        if owner is None:
+            return replace_fields(plain, status=UNKNOWN, unsettled=(f"{signal} of {subject} was not measured before",))
+        moved = self.shifts.get((signal, owner))
+        if plain.status == UNKNOWN or moved is None or not _demands_improvement(comparison):
+            return plain
+        return self._beyond_chance(plain, right.factor, moved)
+
+    def _within_limit(self, comparison: Comparison, subject: str, facts: Facts, plain: Truth) -> Truth:
+        """A level that is within a limit, such as the SLO, and was not before, has to have moved beyond chance too."""
+        if plain.status != HOLDS or not isinstance(comparison.left, SignalTerm) or comparison.operator not in _ORDERED:
+            return plain
+        moved = self.shifts.get((comparison.left.signal, plain.atoms[0].subject))
+        if moved is None or moved.p < self.chance:
+            return plain
+        origin = Origin("before")
+        levels = tuple(Reading(*key, value, origin) for key, value in self.levels.items())
+        then = replace(facts, evidence=replace_fields(facts.evidence, readings=levels))
+        return plain if evaluate(comparison, subject, then).status == HOLDS else self._open(plain, moved)
+
+    def _beyond_chance(self, plain: Truth, factor: float, moved: Shift) -> Truth:
+        better = moved.factor < 1 if factor < 1 else moved.factor > 1
+        enough = moved.least < factor if factor < 1 else moved.most > factor
+        if not (better and enough):
+            return replace_fields(plain, status=FAILS)
+        return replace_fields(plain, status=HOLDS) if moved.p < self.chance else self._open(plain, moved)
+
+    def _open(self, plain: Truth, moved: Shift) -> Truth:
+        why = f"{plain.atoms[0].signal} is {moved.factor:.2g} x before, which may be chance (p = {moved.p:.1g})"
+        return replace_fields(plain, status=UNKNOWN, unsettled=(why,))
+
+
+def _demands_improvement(comparison: Comparison) -> bool:
+    right = comparison.right
+    if not (isinstance(right, Reference) and right.of == "before"):
+        return False
+    below = comparison.operator in ("<", "<=") and right.factor < 1
+    return below or (comparison.operator in (">", ">=") and right.factor > 1)
+
+
+def improved_signals(verify: Verify) -> frozenset[str]:
+    """The signals that the change must improve; without one, all that its success depends on."""
+    every = [one for condition in verify.succeed for one in comparisons(condition)]
+    return frozenset(one.left.signal for one in ([one for one in every if _demands_improvement(one)] or every))
+
+
+def _same_kind(signal: str, subject: str, before: float, after: float) -> ConditionResult:
+    """The load's kind is held: shorter requests are faster whatever is changed."""
+    expected = f"{signal} within {_SAME_KIND:.0%} of before"
+    if not math.isfinite(after):
+        return ConditionResult(expected, UNKNOWN, f"{signal} of {subject} was not measured")
+    status = HOLDS if abs(after - before) <= _SAME_KIND * before else FAILS
+    return ConditionResult(expected, status, f"{signal} is {show(signal, after)}, {show(signal, before)} before")
+
+
+def _held(load: Condition, known: Set[str]) -> frozenset[str]:
+    """The signals that say how much arrives: of alternatives the first that is known."""
+    if isinstance(load, Prefer):
+        first = frozenset(signals_of(load.first))
+        return first if first <= known else _held(load.otherwise, known)
+    return frozenset(signals_of(load))
+
+
+def _not_less(signal: str, subject: str, before: float, after: float, share: float) -> ConditionResult:
+    """Near saturation a little less load is much faster, whatever is changed."""
+    expected = f"{signal} > {1 - share:.2g} x before"
+    if not math.isfinite(after):
+        return ConditionResult(expected, UNKNOWN, f"{signal} of {subject} was not measured")
+    status = HOLDS if after > (1 - share) * before else FAILS
+    return ConditionResult(expected, status, f"{signal} is {show(signal, after)}, {show(signal, before)} before")
+
+
+def _status_at_best(load: Iterable[ConditionResult], success: Iterable[ConditionResult]) -> WindowStatus:
+    """The status if nothing of `success` were open by chance: what is open then is unknown for another reason."""
+    statuses = {one.status for one in success}
+    if any(one.status != HOLDS for one in load) or UNKNOWN in statuses:
+        return WindowStatus.INCONCLUSIVE
+    return WindowStatus.FAILURE if FAILS in statuses else WindowStatus.UNPROVEN
