@@ -59,7 +59,9 @@ def _unbroken(series: Series, step: float) -> tuple[float, ...]:
     found: list[float] = []
     last = math.inf
     for time, value in zip(reversed(series.times), reversed(series.values), strict=True):
-        if not math.isfinite(value) or (last - time > _LONGEST_PAUSE * step and found) or len(found) == _MOST:
+        if not math.isfinite(value):
+            continue
+        if (found and last - time > _LONGEST_PAUSE * step) or len(found) == _MOST:
             break
         found.append(float(f"{value:.{_DIGITS}g}"))
         last = time

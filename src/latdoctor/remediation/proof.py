@@ -42,7 +42,7 @@ PENDING = 300.0  # seconds in which a proof that is not complete in time goes on
 _LOOK_EVERY = 30.0  # seconds between two looks of a pending proof
 _ROUNDING = 1e-3  # of a look: windows are a little longer than asked for
 _LATEST_PART = 2 / 3  # of the windows after the change, from which on its effect is judged
-LOAD_KIND = ("input.length.mean",)
+LOAD_KIND = ("input.length.mean", "input.token_rate", "input.rows.mean")
 _ORDERED = frozenset(("<", "<=", ">", ">="))
 _FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
 _SAME_KIND = 0.25  # the share by which the mean length of requests may differ

@@ -154,7 +154,7 @@ def measures_of(
     if before is None:
         return ()
     verify = playbook.verify
-    signals = (*PAIN_SIGNALS, *left_signals([*verify.succeed, *verify.abort]))
+    signals = (*PAIN_SIGNALS, *left_signals([*verify.succeed, *verify.mechanism_conditions, *verify.abort]))
     now = after.values if after else {}
     return tuple(
         Measure(signal, subject, value, now.get((signal, subject)))

@@ -1,0 +1,331 @@
+"""The proof of a change in simulated time: what it needs, what stops it, and how a pending one ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from latdoctor.evidence.model import Origin, Reading, Window
+from latdoctor.evidence.page_state import PageState
+from latdoctor.remediation import actions, rollback, run_history
+from latdoctor.remediation.executor import resume
+from latdoctor.remediation.history import History, of_series, since_rise
+from latdoctor.remediation.observation import Observation
+from latdoctor.remediation.playbook import Verify
+from latdoctor.remediation.proof import ERROR, Schedule
+from latdoctor.remediation.run_context import RunContext
+from latdoctor.remediation.run_history import RunState
+from latdoctor.remediation.run_result import Outcome, Reason, Result
+from tests.remediation.simulated_service import AT, Service, Setting
+from tests.remediation.test_run import AFTER, BEFORE, Killed, Room, furnished
+
+PAGE = "http://memory/metrics"
+
+
+class Watched(Service):
+    """A service whose page shows its process, the mean length of inputs, and a history of ten minutes."""
+
+    remembers = True
+    length = 100.0
+    started = AT - 86_400
+    counted = 1e6
+    page = PAGE
+    subject = "service"
+    more: tuple[Reading, ...] = ()
+    without: frozenset[str] = frozenset()
+
+    def observe(self, seconds: float) -> Observation:
+        seen = super().observe(seconds)
+        window = Window(seen.started, seen.ended)
+        readings = [
+            *seen.evidence.readings,
+            Reading("input.length.mean", "service", self.length, Origin("page"), window),
+        ]
+        kept = [
+            msgspec.structs.replace(one, subject=self.subject) for one in readings if one.signal not in self.without
+        ]
+        self.counted += 100
+        pages = (PageState(self.page, self.started, {"answered_total": self.counted}),)
+        evidence = msgspec.structs.replace(seen.evidence, readings=(*kept, *self.more))
+        return replace(seen, evidence=evidence, pages=pages)
+
+    def history(self, step: float) -> History:
+        if not self.remembers:
+            return History()
+        rows = {"latency.p99": 3.0, "arrival.rate": 40.0, "input.length.mean": 100.0}
+        return History(step, {(name, "service"): (value,) * 120 for name, value in rows.items()}, "simulated")
+
+
+def once_changed(change: Callable[[Watched], None]) -> Callable[[Service], None]:
+    """Does `change` with the first write of a run."""
+
+    def on_write(service: Service) -> None:
+        service.on_write = lambda service: None
+        assert isinstance(service, Watched)
+        change(service)
+
+    return on_write
+
+
+@pytest.fixture
+def service() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def room(service: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Room:
+    monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, Setting(service)))
+    return furnished(service, tmp_path)
+
+
+def run(room: Room, **context: object) -> Result:
+    """One run of the playbook that takes the scheduler which helps."""
+    from latdoctor.remediation.executor import execute
+
+    return execute(room.plan(), room.library, world(room, **context))
+
+
+def world(room: Room, **context: object) -> RunContext:
+    assert isinstance(room.service, Watched)
+    return replace(room.world, history=room.service.history, **context)
+
+
+def seconds_after_change(room: Room) -> float:
+    return room.service.now - room.service.changed_at
+
+
+def test_effect_is_proven_within_a_minute_where_a_history_exists(room: Room) -> None:
+    result = run(room)
+    assert result.outcome is Outcome.VERIFIED, result
+    assert 30 <= seconds_after_change(room) <= 60
+
+
+def test_effect_is_proven_after_the_run_where_no_history_exists(room: Room, service: Watched) -> None:
+    service.remembers = False
+    result = run(room)
+    assert result.outcome is Outcome.VERIFIED, result
+    assert 120 <= seconds_after_change(room) <= 360
+    assert "proof.pending" in room.kinds
+
+
+def shorter_inputs(service: Watched) -> None:
+    service.length = 20.0
+
+
+def restarted(service: Watched) -> None:
+    service.started, service.counted = service.wall(), 0.0
+
+
+def restarted_unseen(service: Watched) -> None:
+    service.counted = 0.0
+
+
+def another_replica(service: Watched) -> None:
+    service.subject = "service-2"
+
+
+def another_page(service: Watched) -> None:
+    service.page = "http://memory:2/metrics"
+
+
+def less_load(service: Watched) -> None:
+    service.rate = 34.0
+
+
+def much_less_load(service: Watched) -> None:
+    service.rate = 8.0
+
+
+def latency_unknown(service: Watched) -> None:
+    service.without = frozenset({"latency.p99"})
+
+
+def load_unknown(service: Watched) -> None:
+    service.without = frozenset({"arrival.rate"})
+
+
+def length_unknown(service: Watched) -> None:
+    service.without = frozenset({"input.length.mean"})
+
+
+def bad_replica(service: Watched) -> None:
+    service.more = (Reading("latency.p99", "service-2", 9.0, Origin("page")),)
+
+
+def longer_inputs(service: Watched) -> None:
+    service.length = 300.0
+
+
+def relapse(service: Watched) -> None:
+    began = service.now
+    service.p99 = lambda service: 0.3 if service.now - began < 25 else 3.0
+
+
+def unread_finding(service: Watched) -> None:
+    service.readable = False
+
+
+OTHER_CHANGES = (
+    shorter_inputs,
+    restarted,
+    another_replica,
+    restarted_unseen,
+    another_page,
+    less_load,
+    much_less_load,
+    latency_unknown,
+    load_unknown,
+    length_unknown,
+    bad_replica,
+    longer_inputs,
+    relapse,
+    unread_finding,
+)
+
+
+@pytest.mark.parametrize("change", OTHER_CHANGES, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("remembers", [True, False], ids=["history", "no history"])
+def test_nothing_is_verified_where_something_else_changed(
+    room: Room, service: Watched, change: Callable[[Watched], None], remembers: bool
+) -> None:
+    """The latency falls at the same moment, so that without the check of what changed the run would verify."""
+    service.remembers = remembers
+    service.on_write = once_changed(change)
+    result = run(room)
+    assert result.outcome is Outcome.ROLLED_BACK, result
+    assert service.values == BEFORE
+
+
+def test_service_that_recovers_by_itself_is_refused(room: Room, service: Watched) -> None:
+    service.remembers = False
+    service.p99 = lambda service: 3.0 * 0.9 ** (service.now / 5)
+    service.completed = lambda service: 60.0
+    result = run(room)
+    assert (result.outcome, result.code) == (Outcome.REFUSED, Reason.RECOVERING)
+    assert not service.writes
+
+
+class Elsewhere:
+    """Stands for the process that would go on: remembers that it was started."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+
+    def __call__(self, run: str, lock: int) -> None:
+        assert lock >= 0
+        self.started.append(run)
+
+
+@pytest.fixture
+def pending(room: Room, service: Watched) -> RunState:
+    """A run that has handed its proof over, and whose successor was killed at once."""
+    service.remembers = False
+    other = Elsewhere()
+    result = run(room, hand_over=other)
+    assert (result.outcome, result.outcome.exit_code) == (Outcome.PENDING, 7)
+    assert other.started == [result.run]
+    assert service.values == AFTER
+    (found,) = run_history.runs(room.journal.entries())
+    assert found.proof_open
+    return found
+
+
+def recovered(room: Room, found: RunState) -> Result:
+    return rollback.recover_run(
+        found, lambda target: world(room), lambda run, context: resume(run, room.library, context)
+    )
+
+
+def test_pending_proof_is_completed_by_recovery(room: Room, service: Watched, pending: RunState) -> None:
+    result = recovered(room, pending)
+    assert result.outcome is Outcome.VERIFIED, result
+    assert service.values == AFTER
+
+
+def test_pending_proof_without_effect_is_rolled_back(room: Room, service: Watched, pending: RunState) -> None:
+    service.p99 = lambda service: 3.0
+    result = recovered(room, pending)
+    assert result.outcome is Outcome.ROLLED_BACK, result
+    assert service.values == BEFORE
+
+
+def test_pending_proof_is_rolled_back_after_its_deadline(room: Room, service: Watched, pending: RunState) -> None:
+    service.now += 3600
+    result = recovered(room, pending)
+    assert result.outcome is Outcome.ROLLED_BACK, result
+    assert service.values == BEFORE
+
+
+def test_pending_proof_of_a_server_that_restarted_is_rolled_back(
+    room: Room, service: Watched, pending: RunState
+) -> None:
+    restarted(service)
+    assert recovered(room, pending).outcome is Outcome.ROLLED_BACK
+
+
+def test_pending_proof_refuses_another_run_on_the_target(room: Room, pending: RunState) -> None:
+    result = run(room)
+    assert (result.outcome, result.code) == (Outcome.REFUSED, Reason.UNFINISHED_RUN)
+
+
+def test_pending_proof_that_cannot_be_handed_over_is_rolled_back(room: Room, service: Watched) -> None:
+    from latdoctor.errors import OperationError
+
+    def fail(run: str, lock: int) -> None:
+        raise OperationError("no process can be started")
+
+    service.remembers = False
+    result = run(room, hand_over=fail)
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert service.values == BEFORE
+
+
+def test_pending_proof_survives_a_kill_after_any_entry(room: Room, service: Watched, pending: RunState) -> None:
+    for number in range(4):
+        left = iter(range(number))
+
+        def die(entry: object, left: object = left) -> None:
+            if next(left, None) is None:  # type: ignore[call-overload]
+                raise Killed
+
+        room.hear = die
+        with pytest.raises(Killed):
+            recovered(room, pending)
+    room.hear = lambda entry: None
+    assert recovered(room, pending).outcome is Outcome.VERIFIED
+    assert service.values == AFTER
+
+
+@pytest.mark.parametrize(("hold", "until", "every"), [(30.0, 60.0, 5.0), (120.0, 300.0, 30.0), (90.0, 60.0, 5.0)])
+def test_all_looks_together_take_the_stated_error(hold: float, until: float, every: float) -> None:
+    schedule = Schedule(hold, until, every, ERROR, 0.1)
+    taken = sum(schedule.chance(number * 5.0, 5.0) for number in range(1, int(until / 5) + 1))
+    assert taken <= ERROR * (1 + 1e-9)
+    assert taken == pytest.approx(ERROR if hold <= until else 0.0)
+
+
+def test_history_begins_after_its_last_long_pause() -> None:
+    from latdoctor.evidence.model import Series
+
+    times = (0.0, 5.0, 10.0, 60.0, 65.0, 70.0)
+    series = Series("latency.p99", "service", times, (1.0, 2.0, 3.0, 4.0, math.nan, 6.0), Origin("x"))
+    assert of_series([series], 5.0, 72.0, "x").values == {("latency.p99", "service"): (4.0, 6.0)}
+    assert of_series([series], 5.0, 500.0, "x").values == {}
+
+
+def test_level_of_an_incident_is_that_since_its_rise() -> None:
+    calm = [1.0 + 0.05 * math.sin(number) for number in range(80)]
+    assert since_rise([*calm, *(10 * value for value in calm[:20])])[0] == pytest.approx(10, rel=0.2)
+    assert len(since_rise(calm)) == len(calm)
+
+
+def test_verify_needs_longer_where_less_was_observed() -> None:
+    verify = Verify(succeed=())
+    alone, later = Schedule.of_run(verify, {}, 5.0)
+    assert (alone.hold, later.hold, alone.looks) == (120.0, 120.0, 0)
+    assert later.error < ERROR
