@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from latdoctor.incident.events import SAMPLED, ServiceSampled
+from latdoctor.journal.entry import Moment
+from latdoctor.journal.state_dir import JOURNAL
+from latdoctor.journal.store import Journal
 from tests.crash.killing import PLAYBOOKS
 from tests.crash.target import Target
 
 TOKEN = "c4n4ry-0123456789"  # noqa: S105 - guards nothing
+
+
+def _moment(at: float) -> Moment:
+    return Moment(datetime.datetime.fromtimestamp(at, datetime.UTC).isoformat(timespec="microseconds"), at, "")
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,16 @@ class Command:
         chosen = ["--playbook", playbook] if playbook else []
         where = ["--playbooks", str(playbooks), "--server", self.target.url]
         return self.line("remediate", *chosen, *where, *arguments)
+
+    def remember(self) -> None:
+        """Journals what the monitoring of an incident would have sampled in five minutes, every five seconds."""
+        self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        now = time.time()
+        values = {f"replica/r1@{self.target.url.partition('//')[2]}": {"latency.p99": 4.96, "arrival.rate": 1000.0}}
+        times = iter(now - 305 + 5 * number for number in range(62))
+        journal = Journal.opened(self.state / JOURNAL, lambda: _moment(next(times)))
+        sample = ServiceSampled(seconds=5.0, values=values)
+        journal.append_all([("inc-1", SAMPLED, sample) for _ in range(62)])
 
     @staticmethod
     def line(*arguments: str) -> list[str]:

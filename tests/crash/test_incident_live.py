@@ -65,7 +65,8 @@ def test_what_is_not_permitted_yet_is_refused_and_what_is_done_marks_its_stage(c
     assert f"Next latdoctor diagnose --server {command.target.url}, or --approve" in words
     assert command.target.seen().config == BEFORE
     said(command, "sop", "note", "--stage", "diagnosed", "--by", "ann")
-    applied = command.ended(command.remediate("--apply", "--yes", "-o", "json"))
+    command.remember()
+    applied = command.ended(command.remediate("--apply", "--yes", "-o", "json", playbook="test.proven"))
     assert applied.code == 0, applied
     assert command.target.seen().config == CHANGED
     run = json.loads(applied.out)["results"][0]["run"]

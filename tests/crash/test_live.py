@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import select
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -39,7 +41,8 @@ def command(tmp_path: Path, target: Target) -> Command:
 
 
 def test_verified_change_stays_until_rollback(command: Command) -> None:
-    ended = command.ended(command.remediate("--apply", "--yes", "-o", "json"))
+    command.remember()
+    ended = command.ended(command.remediate("--apply", "--yes", "-o", "json", playbook="test.proven"))
     assert ended.code == 0, ended.err
     assert command.target.seen().config == CHANGED
     (result,) = json.loads(ended.out)["results"]
@@ -50,6 +53,35 @@ def test_verified_change_stays_until_rollback(command: Command) -> None:
     whole = command.ended(command.line("runs", "verify"))
     assert whole.code == 0
     assert max(map(len, whole.out.splitlines())) <= 80
+
+
+def test_pending_proof_outlives_the_command_and_ends_by_a_signal(command: Command) -> None:
+    """Without a history a proof takes two minutes: the command hands it over, and returns."""
+    applied = command.ended(command.remediate("--apply", "--yes", "-o", "json"))
+    assert applied.code == 7, applied
+    assert command.target.seen().config == CHANGED
+    (result,) = json.loads(applied.out)["results"]
+    assert result["outcome"] == Outcome.PENDING
+    shown = command.ended(command.line("runs", "show", result["run"]))
+    assert "proof pending" in shown.out, shown
+    refused = command.ended(command.line("rollback", result["run"]))
+    assert refused.code == 5, refused
+    (prover,) = re.findall(r"kill (\d+)", " ".join(refused.out.split()))
+    with exit_of(int(prover)) as ended:
+        os.kill(int(prover), signal.SIGTERM)
+        assert ended(60)
+    assert command.target.seen().config == BEFORE
+    assert command.ended(command.line("recover")).code == 0
+
+
+@contextlib.contextmanager
+def exit_of(pid: int) -> Iterator[Callable[[float], bool]]:
+    """Whether the process, which is no child of this one, ends within so many seconds."""
+    descriptor = os.pidfd_open(pid)
+    try:
+        yield lambda seconds: bool(select.select([descriptor], [], [], seconds)[0])
+    finally:
+        os.close(descriptor)
 
 
 # What it has said when the signal comes, and how it then ends: 1 where nothing had been changed.

@@ -42,7 +42,8 @@ PENDING = 300.0  # seconds in which a proof that is not complete in time goes on
 _LOOK_EVERY = 30.0  # seconds between two looks of a pending proof
 _ROUNDING = 1e-3  # of a look: windows are a little longer than asked for
 _LATEST_PART = 2 / 3  # of the windows after the change, from which on its effect is judged
-LOAD_KIND = ("input.length.mean", "input.token_rate", "input.rows.mean")
+# What kind of requests arrive, the most telling first: of a subject the first that is known is held.
+LOAD_KIND = ("input.length.mean", "input.rows.mean", "input.token_rate")
 _ORDERED = frozenset(("<", "<=", ">", ">="))
 _FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
 _SAME_KIND = 0.25  # the share by which the mean length of requests may differ
@@ -105,8 +106,9 @@ class Proof:
         after = {key: Samples(tuple(one.values.get(key, math.nan) for one in latest), step) for key in self.before}
         shifts = {key: moved for key, one in self.before.items() if (moved := shift(one.samples, after[key]))}
         load = tuple(self._same_load(found, levels, windows[-1]))
-        shown = tuple(self._success(found, levels, _Comparer(levels, shifts, self.schedule.chance(elapsed, step))))
-        if all(one.status == HOLDS for one in (*load, *shown)):
+        chance = self.schedule.chance(elapsed, step)
+        shown = tuple(self._success(found, levels, _Comparer(levels, shifts, chance)))
+        if chance and all(one.status == HOLDS for one in (*load, *shown)):
             status = WindowStatus.SUCCESS
         else:
             at_best = tuple(self._success(found, levels, _Comparer(levels, shifts)))
@@ -120,11 +122,14 @@ class Proof:
             held = _held(self.verify.load, {signal for signal, _ in levels})
             for key in (key for key in levels if key[0] in held):
                 yield _not_less(*key, levels[key], found.values.get(key, math.nan), self.schedule.load_falls)
-        for key in levels:
-            if key[0] in LOAD_KIND and key[0] not in self.verify.alters:
-                yield _same_kind(*key, levels[key], found.values.get(key, math.nan))
+                if kind := self._kind_of(key[1]):
+                    yield _same_kind(*kind, levels[kind], found.values.get(kind, math.nan))
         if why := other_process(self.pages, last.pages):
             yield ConditionResult("the same process", FAILS, why)
+
+    def _kind_of(self, subject: str) -> tuple[str, str] | None:
+        keys = [(signal, subject) for signal in LOAD_KIND if signal not in self.verify.alters]
+        return next((key for key in keys if key in self.before), None)
 
     def _success(self, found: Observation, levels: SignalValues, compare: _Comparer) -> Iterator[ConditionResult]:
         for condition in self.verify.succeed:
