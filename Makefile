@@ -41,7 +41,7 @@ $(READY):
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
 
-demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (two minutes)
+demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (four minutes)
 	@$(BIN)/latdoctor demo
 
 test: $(READY) ## run the tests (ARGS="-n 0 tests/test_units.py" for some of them, one after another)

@@ -21,6 +21,7 @@ import pytest
 
 from latdoctor.cli import remediation_session
 from latdoctor.evidence.model import Evidence, Origin, Reading, Window
+from latdoctor.remediation.history import History
 from latdoctor.remediation.observation import Observation
 
 FINDINGS = ("long-inputs-run-alone", "memory-taken-for-every-forward")
@@ -36,13 +37,14 @@ def _config() -> dict[str, dict[str, Any]]:
 @dataclass
 class SlowService:
     """`helps`: whether the playbook does; `interrupted`: Ctrl-C arrives at the first observation after a change;
-    `accepts_once`: every change but the first is rejected.
+    `accepts_once`: every change but the first is rejected; `remembers`: whether there is a history before the change.
     """
 
     helps: bool = True
     healthy: bool = False
     interrupted: bool = False
     accepts_once: bool = False
+    remembers: bool = True
     config: dict[str, dict[str, Any]] = field(default_factory=_config)
     revision: int = 1
     passed: float = 0.0  # seconds
@@ -72,6 +74,12 @@ class SlowService:
             self.config[group].update(settings)
         self.revision += 1
         return 200
+
+    def history(self, step: float) -> History:
+        if not self.remembers:
+            return History()
+        seen = self.observe(0.0).values
+        return History(step, {key: (value,) * 100 for key, value in seen.items()}, "simulated")
 
     def observe(self, seconds: float) -> Observation:
         began = self.now()
@@ -104,6 +112,8 @@ def slow_service(monkeypatch: pytest.MonkeyPatch, **behaviour: bool) -> Iterator
     at_once = partial(real, now=service.now, clock=service.clock, sleep=service.sleep)
     monkeypatch.setattr(remediation_session, "RunContext", at_once)
     monkeypatch.setattr(remediation_session, "observer", lambda *_: service.observe)
+    monkeypatch.setattr(remediation_session, "history_of_run", lambda *_: service.history)
+    monkeypatch.setattr(remediation_session, "hand_over", lambda place: lambda run, lock: None)
     with _served(service):
         yield service
 

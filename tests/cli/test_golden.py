@@ -67,6 +67,8 @@ RUNS: dict[str, tuple[dict[str, bool], tuple[str, ...]]] = {
     "plan": ({}, (PLAN,)),
     "plan-nothing-to-do": ({}, (RUN, PLAN)),
     "run-fixed": ({}, (RUN,)),
+    "run-pending": ({"remembers": False}, (RUN,)),
+    "runs-show-pending": ({"remembers": False}, (RUN, "runs show RUN")),
     "run-improved": ({}, (RUN.replace("500ms", "200ms"),)),
     "run-rolled-back": ({"helps": False}, (RUN,)),
     "run-partly-rolled-back": ({"accepts_once": True}, (RUN,)),
@@ -102,6 +104,7 @@ def test_golden_remediation(name: str, apart: Path, monkeypatch: pytest.MonkeyPa
 
 def _normalised(text: str, port: int) -> str:
     text = re.sub(r"\d{8}-\d{6}-[0-9a-f]{6}", "20260202-024000-a1b2c3", text.replace(str(port), "37365"))
+    text = re.sub(r"by \d\d:\d\d:\d\d UTC", "by 02:45:00 UTC", text)
     return re.sub(r"(?<=verified) in \d+ s", " in 37 s", text)
 
 

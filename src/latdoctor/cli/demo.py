@@ -39,7 +39,7 @@ def demo(
     """Run a real incident, diagnose it and remediate it.
 
     The scenario is promo-rush: a real server under a rush of long requests, its diagnosis while it is slow, and the
-    playbook that fixes it, which is verified or rolled back. It takes about two minutes and leaves nothing behind. On
+    playbook that fixes it, which is verified or rolled back. It takes about four minutes and leaves nothing behind. On
     a busy machine, where its timing would mean nothing, it does not start, or ends when the machine becomes busy.
 
     Exit codes: 0 remediated and verified · 1 the machine is busy, server or generator failed, or nothing was changed ·

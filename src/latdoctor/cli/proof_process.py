@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -44,18 +43,14 @@ def hand_over(place: Path) -> Callable[[str, int], None]:
         command = [sys.executable, "-m", "latdoctor", "runs", "prove", run, "--lock", str(lock)]
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            log = os.open(folder / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                subprocess.Popen(  # noqa: S603 — our own interpreter and module
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    pass_fds=(lock,),
-                    start_new_session=True,
-                )
-            finally:
-                os.close(log)
+            os.set_inheritable(lock, True)
+            # No child that is waited for: it goes on when this process has ended.
+            files = [
+                (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                (os.POSIX_SPAWN_OPEN, 1, str(folder / _LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
+                (os.POSIX_SPAWN_DUP2, 1, 2),
+            ]
+            os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
         except OSError as error:
             raise OperationError(f"the proof cannot go on in a process of its own: {error.strerror}") from error
 

@@ -256,7 +256,7 @@ def _applied(
                         options.approved,
                         incident.begun,
                         incident.refusal,
-                        _history(request, journal),
+                        history_of_run(request, journal),
                         None if options.wait else hand_over(place),
                         sources_of(replace(request, request=one), options.rules, options.playbooks),
                     )
@@ -271,7 +271,7 @@ def _applied(
     return results[-1].result.outcome.exit_code
 
 
-def _history(request: ResolvedRequest, journal: Journal) -> ReadHistory:
+def history_of_run(request: ResolvedRequest, journal: Journal) -> ReadHistory:
     """From the named Prometheus server, else from what an incident's monitoring has sampled."""
     if request.request.prometheus is not None:
         return history_of(request.request.prometheus)

@@ -192,7 +192,7 @@ class _Run:
             self._journal.append("proof.pending", started)
             if context.hand_over is not None:
                 context.hand_over(self._journal.run, self._held)
-                raise _HandedOver(pending.reason) from pending
+                raise _HandedOver(started.text) from pending
             self._prove_later(started, pending.proof.schedule.until)
         else:
             self._require_in_effect()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 from msgspec import Struct
 
 from latdoctor.evidence.model import Evidence, Origin, Reading
@@ -61,6 +63,11 @@ class ProofStarted(Struct, frozen=True):
             seen=values[:_MOST_VALUES],
             sources=sources,
         )
+
+    @property
+    def text(self) -> str:
+        end = datetime.datetime.fromtimestamp(self.deadline, datetime.UTC)
+        return f"improved; proven or rolled back by {end:%H:%M:%S} UTC, if neither has happened then: latdoctor recover"
 
     def proof(self, verify: Verify) -> Proof:
         levels = {(one.signal, one.subject): one for one in self.before}

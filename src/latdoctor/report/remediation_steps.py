@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -13,7 +12,6 @@ import msgspec
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation import run_history
 from latdoctor.remediation.change import Change
-from latdoctor.remediation.pending_proof import ProofStarted
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import shipped_playbook
@@ -86,12 +84,13 @@ def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
     result = Result(
         state.id,
         state.outcome or (Outcome.PENDING if pending else Outcome.INCOMPLETE),
-        _until(pending) if pending else state.reason,
+        pending.text if pending else state.reason,
+        next_step=f"latdoctor runs show {state.id}" if pending else "",
         seconds=max(0.0, (state.ended_at or state.opened_at) - state.opened_at),
         target=state.plan.target.name,
         playbook=state.plan.playbook,
     )
-    steps = _steps(state.plan, state, entries, state.outcome)
+    steps = _steps(state.plan, state, entries, Outcome.PENDING if pending else state.outcome)
     requested, interrupted = _by_operator(state, entries)
     return RunSummary(
         _with_measures(result, entries),
@@ -101,11 +100,6 @@ def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
         interrupted=interrupted,
         unfinished=state.outcome is None and pending is None,
     )
-
-
-def _until(pending: ProofStarted) -> str:
-    end = datetime.datetime.fromtimestamp(pending.deadline, datetime.UTC)
-    return f"it is proven or rolled back by {end:%H:%M:%S} UTC; if neither has happened then: latdoctor recover"
 
 
 def _by_operator(state: RunState | None, entries: Iterable[JournalEntry]) -> tuple[bool, bool]:
