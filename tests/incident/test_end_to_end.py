@@ -25,6 +25,8 @@ from latdoctor.incident.sop.model import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, unix_seconds
+from latdoctor.remediation import run_history
+from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import machine_formats, text_utils, timeline, timeline_cloudevents
 from latdoctor.report.html.page_inputs import AFTER
 from tests.incident.listen_process import Listener, comes_about, listener, until
@@ -45,9 +47,10 @@ from tests.report.test_timeline_forms import CLOUDEVENT, SECTIONS
 
 CAUSE, PLAYBOOK = "app.batching.long-alone", "promo-rush-sop"
 NOTE = "the sale has begun, calls have become longer"  # as it stands on the page
-CRITICAL, VERIFIED, TAKEN_BACK, REFUSED = 3, 0, 3, 5  # how `diagnose` and `remediate` leave
+CRITICAL, VERIFIED, TAKEN_BACK, REFUSED, PENDING = 3, 0, 3, 5, 7  # how `diagnose` and `remediate` leave
 STANDING = (0, 3, 4)  # how `sop status` may leave, and `diagnose` afterwards: the machine may be slow
 ATTEMPTS = 2
+PROOF = 400.0  # seconds that a pending proof may take
 FILES = {
     "text": "post-mortem.txt",
     "markdown": "post-mortem.md",
@@ -153,18 +156,25 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
         raise NoRushError("nobody waits too long any more, and nothing was changed")
     until(lambda: bool(running.incidents[0].of(events.CONFIRMED)), running)
     assert "noted in" in typed("sop note", 0)
-    tried = shell.typed(printed("remediate", going_on.server), VERIFIED, TAKEN_BACK, REFUSED)
+    tried = shell.typed(printed("remediate", going_on.server), VERIFIED, TAKEN_BACK, REFUSED, PENDING)
     if tried.returncode == REFUSED:
         raise NoRushError(tried.stdout)
+    if tried.returncode == PENDING:
+        assert comes_about(lambda: all(not run.open for run in _runs(running)), PROOF, every=1.0)
+    verified = all(run.outcome is Outcome.VERIFIED for run in _runs(running))
     assert PLAYBOOK in shell.typed(["sop", "export", "--handover"], 0).stdout
     typed("diagnose", *STANDING)  # how it is now: for the page
-    if tried.returncode != VERIFIED or not _stays_well(running, sop):
+    if not verified or not _stays_well(running, sop):
         return False
     assert send(running.url, told_by_alertmanager(events.AlertStatus.RESOLVED, began)) == 200
     assert "is closed: resolved" in typed("sop close", 0)
     typed("sop status", *STANDING)
     assert f"{PLAYBOOK} verified" in typed("incidents list", 0)
     return True
+
+
+def _runs(running: Listener) -> tuple[run_history.RunState, ...]:
+    return run_history.runs(running.incidents[0].entries)
 
 
 def _stays_well(running: Listener, sop: Sop) -> bool:

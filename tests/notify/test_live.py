@@ -55,7 +55,8 @@ def test_change_is_notified_without_side_effects(command: Command) -> None:
         done(command, "sop", "start", "--title", "slow", "--target", command.target.url, "--by", "ada")
         done(command, "sop", "note", "--stage", "diagnosed", "--by", "ada")
         configured(command, well, hanging.url)
-        ended = command.ended(command.remediate("--apply", "--yes", "-o", "json"))
+        command.remember()
+        ended = command.ended(command.remediate("--apply", "--yes", "-o", "json", playbook="test.proven"))
         assert ended.code == 0, ended.err
         assert "latdoctor: archive " in ended.err, "it is told that it could not be told"
         (result,) = json.loads(ended.out)["results"]
