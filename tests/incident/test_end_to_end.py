@@ -29,6 +29,7 @@ from latdoctor.remediation import run_history
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import machine_formats, text_utils, timeline, timeline_cloudevents
 from latdoctor.report.html.page_inputs import AFTER
+from tests import waiting
 from tests.incident.listen_process import Listener, comes_about, listener, until
 from tests.incident.promo_rush import (
     ALERT,
@@ -160,7 +161,7 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
     if tried.returncode == REFUSED:
         raise NoRushError(tried.stdout)
     if tried.returncode == PENDING:
-        assert comes_about(lambda: all(not run.open for run in _runs(running)), PROOF, every=1.0)
+        assert waiting.comes_about(lambda: all(not run.open for run in _runs(running)), PROOF, every=1.0)
     verified = all(run.outcome is Outcome.VERIFIED for run in _runs(running))
     assert PLAYBOOK in shell.typed(["sop", "export", "--handover"], 0).stdout
     typed("diagnose", *STANDING)  # how it is now: for the page
