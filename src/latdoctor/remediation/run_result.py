@@ -88,6 +88,45 @@ class Reason(StrEnum):
     DEFECT = "defect"
 
 
+class Verdict(StrEnum):
+    """An outcome together with its reason, in the words of incident management."""
+
+    PLANNED = "planned"
+    SUCCEEDED = "succeeded"
+    PROOF_PENDING = "proof pending"
+    NO_EFFECT = "no effect"  # rolled back: the change did not help
+    INCONCLUSIVE = "inconclusive"  # rolled back: whether it helped could not be told
+    SUPERSEDED = "superseded"  # another client changed the same values
+    ROLLED_BACK = "rolled back"  # for another reason: an abort condition, an error, on request
+    HELD = "held for a human"
+    REFUSED = "refused"
+    FAILED = "failed"
+
+
+_NOT_TOLD = frozenset({Reason.INCONCLUSIVE, Reason.UNPROVEN, Reason.NOT_OBSERVED})
+_SUPERSEDED = frozenset({Reason.MODIFIED_BY_OTHER_CLIENT, Reason.CHANGE_LOST})
+_VERDICTS = {
+    Outcome.PLANNED: Verdict.PLANNED,
+    Outcome.VERIFIED: Verdict.SUCCEEDED,
+    Outcome.PENDING: Verdict.PROOF_PENDING,
+    Outcome.HELD: Verdict.HELD,
+    Outcome.INCOMPLETE: Verdict.HELD,
+    Outcome.REFUSED: Verdict.REFUSED,
+    Outcome.FAILED: Verdict.FAILED,
+}
+
+
+def verdict_of(outcome: Outcome, code: Reason | None) -> Verdict:
+    """A change that could not be undone waits for a human, whatever led to the rollback."""
+    if outcome is not Outcome.INCOMPLETE and code in _SUPERSEDED:
+        return Verdict.SUPERSEDED
+    if outcome in _VERDICTS:
+        return _VERDICTS[outcome]
+    if code is Reason.NO_IMPROVEMENT:
+        return Verdict.NO_EFFECT
+    return Verdict.INCONCLUSIVE if code in _NOT_TOLD else Verdict.ROLLED_BACK
+
+
 class Measure(Struct, frozen=True):
     """One signal of one subject before the change and in the last observation after it, in base units."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.run_history import RunState
-from latdoctor.remediation.run_result import Outcome, Result
+from latdoctor.remediation.run_result import Outcome, Result, Verdict, verdict_of
 from latdoctor.report.fit_to_screen import print_lines
 from latdoctor.report.remediation_details import entry_printer, print_plan, print_result, print_run
 from latdoctor.report.remediation_plan import Planned, next_command, plan_answer
@@ -65,7 +66,11 @@ def results(
 ) -> None:
     """Print how runs ended; `nothing` where there were none. `untried`: targets that were not reached."""
     if as_json:
-        print_json({"results": [one.result for one in ended], "not_tried": untried}, console)
+        documents = [
+            {**msgspec.to_builtins(one.result), "verdict": verdict_of(one.result.outcome, one.result.code)}
+            for one in ended
+        ]
+        print_json({"results": documents, "not_tried": untried}, console)
     elif not ended:
         console.print(nothing)
     elif not verbose:
@@ -91,9 +96,13 @@ def runs(found: Sequence[RunState], console: Console, *, as_json: bool) -> None:
     for heading in ("RUN", "PLAYBOOK", "TARGET", "OUTCOME"):
         table.add_column(heading, overflow="fold")
     for run in ordered:
-        ended = run.outcome.value if run.outcome else "unfinished"
-        table.add_row(run.id, run.plan.playbook, clean(run.plan.target.name, 40), ended)
+        table.add_row(run.id, run.plan.playbook, clean(run.plan.target.name, 40), _verdict(run) or "unfinished")
     console.print(table)
+    counted = Counter(_verdict(run) or "unfinished" for run in ordered)
+    listed = ", ".join(f"{count} {verdict}" for verdict, count in counted.most_common())
+    # The guarantee of every run: what is not verified does not stay.
+    left = sum(not run.verified and bool(run.in_effect) and not run.proof_open for run in ordered)
+    console.print(Text(f"\n{listed}; changes in effect without a proof: {left}"))
     unfinished = any(run.open for run in ordered)
     console.print()
     print_whole("Next: latdoctor recover" if unfinished else f"Next: latdoctor runs show {ordered[0].id}", console)
@@ -144,6 +153,13 @@ def entry_documents(entries: Sequence[JournalEntry]) -> list[dict[str, Any]]:
     return [{"seq": e.seq, "at": e.at, "kind": e.kind, "body": e.body, "digest": e.digest} for e in entries]
 
 
+def _verdict(state: RunState) -> Verdict | None:
+    """None for a run that has not ended."""
+    if state.proof_open:
+        return Verdict.PROOF_PENDING
+    return verdict_of(state.outcome, state.code) if state.outcome else None
+
+
 def _run_document(state: RunState) -> dict[str, Any]:
     return {
         "run": state.id,
@@ -152,6 +168,7 @@ def _run_document(state: RunState) -> dict[str, Any]:
         "opened_at": state.opened_at,
         "ended_at": state.ended_at,
         "outcome": state.outcome,
+        "verdict": _verdict(state),
         "reason": state.reason,
         "standing": len(state.in_effect),
     }
