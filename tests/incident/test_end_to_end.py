@@ -8,6 +8,7 @@ others took the processors. On a machine that is our own it has to be mended.
 
 from __future__ import annotations
 
+import datetime
 import json
 from dataclasses import dataclass
 from itertools import pairwise
@@ -17,14 +18,16 @@ import jsonschema
 import pytest
 
 from latdoctor.evaluation.machine_state import OTHERS
-from latdoctor.incident import events
+from latdoctor.incident import events, slo_samples
 from latdoctor.incident.journal_entry_texts import EVIDENCE
 from latdoctor.incident.sop import loader
 from latdoctor.incident.sop.clock import stage_states
 from latdoctor.incident.sop.model import RUN_CLOSED, Sop
 from latdoctor.incident.state import Incident, decode_body
 from latdoctor.incident.timeline_model import Basis, Timeline
-from latdoctor.journal.entry import JournalEntry, unix_seconds
+from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
+from latdoctor.journal.state_dir import JOURNAL
+from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import machine_formats, text_utils, timeline, timeline_cloudevents
@@ -157,6 +160,8 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
         raise NoRushError("nobody waits too long any more, and nothing was changed")
     until(lambda: bool(running.incidents[0].of(events.CONFIRMED)), running)
     assert "noted in" in typed("sop note", 0)
+    until(lambda: _slow_sample(running) is not None, running)
+    _repeat_back_in_time(running)
     tried = shell.typed(printed("remediate", going_on.server), VERIFIED, TAKEN_BACK, REFUSED, PENDING)
     if tried.returncode == REFUSED:
         raise NoRushError(tried.stdout)
@@ -172,6 +177,31 @@ def _worked_through(going_on: Rush, shell: Shell, running: Listener, sop: Sop, b
     typed("sop status", *STANDING)
     assert f"{PLAYBOOK} verified" in typed("incidents list", 0)
     return True
+
+
+def _slow_sample(running: Listener) -> JournalEntry | None:
+    """The last sample that shows P99."""
+    sampled = reversed(running.incidents[0].of(events.SAMPLED))
+    return next((one for one in sampled if slo_samples.P99 in bytes(one.body).decode()), None)
+
+
+def _repeat_back_in_time(running: Listener) -> None:
+    """A rush that has lasted for minutes has a history; this one has just begun, and a test has no minutes.
+
+    Repeats the last sample under an incident of its own.
+    """
+    sample = _slow_sample(running)
+    assert sample is not None
+    body = decode_body(sample, events.ServiceSampled)
+    last, step = unix_seconds(sample.at), body.seconds
+    times = iter(last - number * step for number in range(int(400 / step), 0, -1))
+
+    def earlier() -> Moment:
+        at = datetime.datetime.fromtimestamp(next(times), datetime.UTC)
+        return Moment(at.isoformat(timespec="microseconds"), 0.0, "")
+
+    journal = Journal.opened(running.state / JOURNAL, earlier)
+    journal.append_all([("inc-history", events.SAMPLED, body)] * int(400 / step))
 
 
 def _runs(running: Listener) -> tuple[run_history.RunState, ...]:

@@ -53,14 +53,16 @@ def show(
         raise UsageError(f"there is no run {run!r}", next_step="latdoctor runs list")
 
 
-@app.command("prove", hidden=True)
+@app.command("prove")
 def prove(
     run: Annotated[str, typer.Argument(metavar="RUN", help="A run whose proof is pending.")],
     lock: Annotated[int, typer.Option("--lock", metavar="N", help="The inherited descriptor of its lock.")],
 ) -> None:
-    """Go on with a pending proof; `remediate` starts this by itself.
+    """Go on with a pending proof (remediate starts this).
 
-    Exit codes: as `remediate`.
+    After a crash, `latdoctor recover` does it.
+
+    Exit codes: 0 verified · 2 no proof of that run is pending · 3 rolled back · 6 NOT rolled back.
     """
     from latdoctor.cli.proof_process import prove
 
