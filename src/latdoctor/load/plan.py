@@ -42,7 +42,7 @@ def check_address(address: str, *, remote: bool) -> None:
         ) from error
 
 
-MAX_PHASES = 50
+MAX_PHASES = 150
 
 
 class LoadPhase(Struct, frozen=True, forbid_unknown_fields=True):

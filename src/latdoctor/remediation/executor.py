@@ -9,7 +9,7 @@ import datetime
 import os
 import secrets
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec.structs import replace
 
@@ -34,6 +34,7 @@ from latdoctor.remediation.change import (
     has_values,
     read_with_retry,
 )
+from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.pending_proof import ProofStarted
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Disruption, OnFailure, Playbook
@@ -193,14 +194,14 @@ class _Run:
             if context.hand_over is not None:
                 context.hand_over(self._journal.run, self._held)
                 raise _HandedOver(started.text) from pending
-            self._prove_later(started, pending.proof.schedule.until)
+            self._prove_later(started, pending.proof.schedule.until, pending.windows)
         else:
             self._require_in_effect()
 
-    def _prove_later(self, pending: ProofStarted, seconds: float) -> None:
+    def _prove_later(self, pending: ProofStarted, seconds: float, windows: Sequence[Observation] = ()) -> None:
         self._before = (pending.observation,)
         self._observer.window = pending.window
-        self._observer.prove_later(pending.proof(self._playbook.verify), self._before, seconds)
+        self._observer.prove_later(pending.proof(self._playbook.verify), self._before, seconds, windows)
         self._require_in_effect()
 
     def _observe_before(self) -> Before:

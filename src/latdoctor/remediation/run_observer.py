@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
 from latdoctor.conditions.ast import Condition
@@ -51,9 +51,10 @@ class RunFailed(Exception):  # noqa: N818 - an event; it never leaves this packa
 class ProofPending(Exception):  # noqa: N818 - an event; it never leaves this package
     """A change looks as good as demanded, and the run has no time left to prove it."""
 
-    def __init__(self, proof: Proof, reason: str) -> None:
+    def __init__(self, proof: Proof, reason: str, windows: Sequence[Observation]) -> None:
         super().__init__(reason)
         self.proof = proof
+        self.windows = windows  # since the change
         self.reason = reason
 
 
@@ -159,16 +160,19 @@ class RunObserver:
         pages = () if replaces_process else before[-1].pages
         now, later = Schedule.of_run(verify, levels, self.window)
         proof = Proof(verify, levels, now, pages)
-        self._until_proven(proof, self.deadline(verify.within), before)
+        windows = self._until_proven(proof, self.deadline(verify.within), before, ())
         if self.result is not None and self.result.status == WindowStatus.UNPROVEN:
-            raise ProofPending(replace(proof, schedule=later), self.result.reason)
+            raise ProofPending(replace(proof, schedule=later), self.result.reason, windows)
         if not self._succeeded:
             raise RunFailed(*_unverified(self.result))
 
-    def prove_later(self, proof: Proof, before: Before, seconds: float) -> None:
-        """Go on with a pending proof for so many seconds. Raises RunFailed unless the change is proven."""
+    def prove_later(self, proof: Proof, before: Before, seconds: float, windows: Sequence[Observation] = ()) -> None:
+        """Go on with a pending proof for so many seconds. Raises RunFailed unless the change is proven.
+
+        `windows`: those since the change, where this process has observed them.
+        """
         self.result = None
-        self._until_proven(proof, self.deadline(seconds), before)
+        self._until_proven(proof, self.deadline(seconds), before, windows)
         if not self._succeeded:
             raise RunFailed(*_unverified(self.result))
 
@@ -176,9 +180,14 @@ class RunObserver:
     def _succeeded(self) -> bool:
         return self.result is not None and self.result.status == WindowStatus.SUCCESS
 
-    def _until_proven(self, proof: Proof, deadline: Deadline, before: Before) -> None:
-        """Look window after window until the change is proven or the deadline. A window without data begins anew."""
-        windows: list[Observation] = []
+    def _until_proven(
+        self, proof: Proof, deadline: Deadline, before: Before, earlier: Sequence[Observation]
+    ) -> Sequence[Observation]:
+        """Look window after window until the change is proven or the deadline, and return the windows.
+
+        After a window without data they begin anew.
+        """
+        windows = list(earlier)
         signals = _needed_signals(proof.verify, before)
         while deadline.left > 0:
             found = self._observe_data(self.window, deadline, signals)
@@ -188,7 +197,8 @@ class RunObserver:
             windows.append(found)
             self._record(found, find_abort(proof.verify, found, before) or proof.look(windows))
             if self._succeeded:
-                return
+                break
+        return windows
 
     def _record(self, found: Observation, result: WindowResult) -> None:
         """Raises RunFailed for one that aborts."""
