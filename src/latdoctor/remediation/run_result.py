@@ -95,7 +95,7 @@ class Verdict(StrEnum):
     SUCCEEDED = "succeeded"
     PROOF_PENDING = "proof pending"
     NO_EFFECT = "no effect"  # rolled back: the change did not help
-    INCONCLUSIVE = "inconclusive"  # rolled back: whether it helped could not be told
+    INCONCLUSIVE = "inconclusive"  # rolled back: it is unclear whether it helped
     SUPERSEDED = "superseded"  # another client changed the same values
     ROLLED_BACK = "rolled back"  # for another reason: an abort condition, an error, on request
     HELD = "held for a human"
