@@ -37,10 +37,10 @@ class SignalLevel(Struct, frozen=True):
         return Samples(self.values, self.step)
 
 
-Before = Mapping[tuple[str, str], SignalLevel]  # by (signal, subject)
+Levels = Mapping[tuple[str, str], SignalLevel]  # by (signal, subject)
 
 
-def levels_before(windows: Sequence[Observation], history: History, signals: Iterable[str], window: float) -> Before:
+def levels_before(windows: Sequence[Observation], history: History, signals: Iterable[str], window: float) -> Levels:
     """The levels of `signals`, to be compared with windows of `window` seconds.
 
     From the history where it has windows of that length, else from those observed.
@@ -116,6 +116,6 @@ def _status(statuses: Sequence[str]) -> str:
     return _CLEAR if unknown <= allowed else _NOT_EVALUATED
 
 
-def values_of(before: Before) -> SignalValues:
+def values_of(before: Levels) -> SignalValues:
     """The level of each signal."""
     return {key: level(one.signal, one.values) for key, one in before.items()}

@@ -165,6 +165,11 @@ class Verify(Struct, frozen=True):
         """The conditions of `mechanism`."""
         return tuple(item for item in self.mechanism if not isinstance(item, str))
 
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """Those of success, mechanism and load."""
+        return (*self.succeed, *self.mechanism_conditions, *(() if self.load is None else (self.load,)))
+
     def check(self) -> Iterator[str]:
         """Yield the problems of the definition."""
         if self.load is None:  # a change without effect would verify whenever the load falls

@@ -10,7 +10,7 @@ it, and a higher certainty, as an incident is looked at when it is at its worst.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from msgspec import Struct
@@ -21,7 +21,7 @@ from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN, Facts, Truth, 
 from latdoctor.evidence.model import Origin, Reading
 from latdoctor.evidence.page_state import PageState, other_process
 from latdoctor.remediation.chance import Samples, Shift, shift
-from latdoctor.remediation.levels import Before, pooled, values_of
+from latdoctor.remediation.levels import Levels, pooled, values_of
 from latdoctor.remediation.observation import (
     ConditionResult,
     Observation,
@@ -62,7 +62,7 @@ class Schedule(Struct, frozen=True):
     load_falls: float  # by which share the load may fall
 
     @classmethod
-    def of_run(cls, verify: Verify, before: Before, window: float) -> tuple[Schedule, Schedule]:
+    def of_run(cls, verify: Verify, before: Levels, window: float) -> tuple[Schedule, Schedule]:
         """The looks within the run, and those of a proof that is pending after it; both share the error."""
         observed = min((one.observed for key, one in before.items() if key[0] in improved_signals(verify)), default=0.0)
         hold = max(verify.hold, next(needed for least, needed in _NEEDED if observed >= least))
@@ -93,7 +93,7 @@ class Proof:
     """
 
     verify: Verify
-    before: Before
+    before: Levels
     schedule: Schedule
     pages: tuple[PageState, ...] = ()
 
@@ -121,9 +121,10 @@ class Proof:
             yield evaluate_all(self.verify.load, found, levels, _Comparer(levels))
             held = _held(self.verify.load, {signal for signal, _ in levels})
             for key in (key for key in levels if key[0] in held):
-                yield _not_less(*key, levels[key], found.values.get(key, math.nan), self.schedule.load_falls)
+                # Near saturation a little less load is much faster, whatever is changed; so are shorter requests.
+                yield _not_less(key, levels, found.values, self.schedule.load_falls)
                 if kind := self._kind_of(key[1]):
-                    yield _same_kind(*kind, levels[kind], found.values.get(kind, math.nan))
+                    yield _same_kind(kind, levels, found.values)
         if why := other_process(self.pages, last.pages):
             yield ConditionResult("the same process", FAILS, why)
 
@@ -140,8 +141,7 @@ class Proof:
 
 def signals_compared(verify: Verify) -> frozenset[str]:
     """The signals whose levels before the change a proof needs."""
-    conditions = [*verify.succeed, *verify.mechanism_conditions, *([verify.load] if verify.load else [])]
-    return frozenset((*LOAD_KIND, *(signal for condition in conditions for signal in signals_of(condition))))
+    return frozenset((*LOAD_KIND, *(signal for condition in verify.conditions for signal in signals_of(condition))))
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,15 +207,6 @@ def improved_signals(verify: Verify) -> frozenset[str]:
     return frozenset(one.left.signal for one in ([one for one in every if _demands_improvement(one)] or every))
 
 
-def _same_kind(signal: str, subject: str, before: float, after: float) -> ConditionResult:
-    """The load's kind is held: shorter requests are faster whatever is changed."""
-    expected = f"{signal} within {_SAME_KIND:.0%} of before"
-    if not math.isfinite(after):
-        return ConditionResult(expected, UNKNOWN, f"{signal} of {subject} was not measured")
-    status = HOLDS if abs(after - before) <= _SAME_KIND * before else FAILS
-    return ConditionResult(expected, status, f"{signal} is {show(signal, after)}, {show(signal, before)} before")
-
-
 def _held(load: Condition, known: Set[str]) -> frozenset[str]:
     """The signals that say how much arrives: of alternatives the first that is known."""
     if isinstance(load, Prefer):
@@ -224,13 +215,30 @@ def _held(load: Condition, known: Set[str]) -> frozenset[str]:
     return frozenset(signals_of(load))
 
 
-def _not_less(signal: str, subject: str, before: float, after: float, share: float) -> ConditionResult:
-    """Near saturation a little less load is much faster, whatever is changed."""
-    expected = f"{signal} > {1 - share:.2g} x before"
-    if not math.isfinite(after):
+def _not_less(key: tuple[str, str], before: SignalValues, after: SignalValues, share: float) -> ConditionResult:
+    limit = (1 - share) * before[key]
+    return _of_load(key, before, after, f"{key[0]} > {1 - share:.2g} x before", lambda value: value > limit)
+
+
+def _same_kind(key: tuple[str, str], before: SignalValues, after: SignalValues) -> ConditionResult:
+    tolerance = _SAME_KIND * before[key]
+    expected = f"{key[0]} within {_SAME_KIND:.0%} of before"
+    return _of_load(key, before, after, expected, lambda value: abs(value - before[key]) <= tolerance)
+
+
+def _of_load(
+    key: tuple[str, str],
+    before: SignalValues,
+    after: SignalValues,
+    expected: str,
+    holds: Callable[[float], bool],
+) -> ConditionResult:
+    signal, subject = key
+    value = after.get(key, math.nan)
+    if not math.isfinite(value):
         return ConditionResult(expected, UNKNOWN, f"{signal} of {subject} was not measured")
-    status = HOLDS if after > (1 - share) * before else FAILS
-    return ConditionResult(expected, status, f"{signal} is {show(signal, after)}, {show(signal, before)} before")
+    shown = f"{signal} is {show(signal, value)}, {show(signal, before[key])} before"
+    return ConditionResult(expected, HOLDS if holds(value) else FAILS, shown)
 
 
 def _status_at_best(load: Iterable[ConditionResult], success: Iterable[ConditionResult]) -> WindowStatus:

@@ -71,8 +71,7 @@ def unverifiable(verify: Verify, before: Before) -> tuple[str, ...]:
     last = before[-1]
     results = (*_load_results(verify, last, before), *_success_results(verify, last, before))
     unknown = [one.summary for one in results if one.status == UNKNOWN]
-    conditions = [*verify.succeed, *verify.mechanism_conditions, *([] if verify.load is None else [verify.load])]
-    signals = {*left_signals(conditions)}
+    signals = {*left_signals(verify.conditions)}
     length = f"observed for {last.ended - last.started:.0f} s"
     why = [f"{gap.message} ({length})" for gap in last.evidence.gaps if unknown and signals.intersection(gap.signals)]
     return tuple(dict.fromkeys((*unknown, *why)))
