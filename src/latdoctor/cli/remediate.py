@@ -26,7 +26,7 @@ from latdoctor.remediation import run_history
 from latdoctor.remediation.rollback import OpenTarget, recover_run, roll_back_run
 from latdoctor.remediation.run_context import EntryListener, RunContext, nonblocking
 from latdoctor.remediation.run_history import RunState
-from latdoctor.remediation.run_result import Outcome
+from latdoctor.remediation.run_result import Outcome, Result
 from latdoctor.remediation.target import Target
 from latdoctor.report.remediation_details import entry_printer
 from latdoctor.report.remediation_steps import RunSummary, of_result
@@ -49,19 +49,26 @@ def roll_back(run: str, target: str, *, as_json: bool, verbose: bool) -> int:
 def recover_all(target: str, *, as_json: bool, verbose: bool) -> int:
     """End every unfinished run. Returns the worst of their exit codes."""
     journal, place = _journal()
-    with notifying() as poke, stoppable():
+    with notifying() as poke, stoppable() as stop:
         unfinished = [run for run in run_history.runs(journal.entries()) if run.open]
-        results = [_recovered(run, journal, place, target, poke) for run in unfinished]
+        results = [_recovered(run, journal, place, target, poke, stop) for run in unfinished]
     print_results(results, as_json=as_json, verbose=verbose, nothing="no run is unfinished")
     codes = {one.result.outcome for one in results}
     return next((outcome.exit_code for outcome in (Outcome.INCOMPLETE, Outcome.HELD) if outcome in codes), 0)
 
 
-def _recovered(run: RunState, journal: Journal, place: Path, target: str, poke: Callable[..., None]) -> RunSummary:
+def _recovered(
+    run: RunState, journal: Journal, place: Path, target: str, poke: Callable[..., None], stop: Callable[[], str]
+) -> RunSummary:
+    """`stop` ends a proof that goes on, which then rolls back; a rollback is not interrupted."""
     entries: list[JournalEntry] = list(journal.entries(run.id))
     with nonblocking(entry_printer(notice_console(), run.plan, plain=True)) as tell:
         enter = _enter(journal, place, target, each(entries.append, tell, lambda _: poke()))
-        result = labelled_result(recover_run(run, enter, resume), run.plan)
+
+        def go_on(run: RunState, context: RunContext) -> Result:
+            return resume(run, replace(context, stop_reason=stop))
+
+        result = labelled_result(recover_run(run, enter, go_on), run.plan)
     return replace(of_result(result, run.plan, entries), at_work=True)
 
 
