@@ -15,7 +15,7 @@ from latdoctor.diagnosis import evaluate as judge_module
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.next_sources import next_looks
 from latdoctor.diagnosis.noisy_or import NONE, OTHER_SET, Network, Observation
-from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.diagnosis.rule_schema import Finding, RuleSet
 from latdoctor.diagnosis.score_breakdown import account
 from latdoctor.evidence.model import Event, Evidence, Origin
 from tests.diagnosis.brute_force import World, cause, finding
@@ -98,7 +98,17 @@ def test_the_shortcut_gives_the_plain_scores_in_a_large_world(seed: int) -> None
         assert of.scores[chosen] == pytest.approx(plain, abs=1e-9)
 
 
-def test_the_next_look_looks_only_at_sets_that_a_finding_concerns(monkeypatch: pytest.MonkeyPatch) -> None:
+class Everything(judge_module.Provider):
+    """A source that settles whatever is open."""
+
+    def may_settle(self, finding: Finding) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("asked", [True, False], ids=["a source settles all", "no source settles any"])
+def test_the_next_look_looks_only_at_sets_that_a_settled_finding_concerns(
+    monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
     world = large(1)
     blind = World(world.rules, {})
     of = Network.of(blind.rules, blind.checks)
@@ -111,10 +121,12 @@ def test_the_next_look_looks_only_at_sets_that_a_finding_concerns(monkeypatch: p
 
     assert of.sets_with
     monkeypatch.setattr(Network, "expected", counting)
-    assert next_looks(blind.rules, of, blind.checks, []) == ()
+    providers = [Everything("all", "--all", "1 s", frozenset())] if asked else []
+    assert len(next_looks(blind.rules, of, blind.checks, providers)) == len(providers)
     concerned = CAUSES + 2  # a cause alone, with each other cause; `other` and none
     every = 1 + 1 + CAUSES + CAUSES * (CAUSES - 1) // 2
-    assert len(calls) <= (FINDINGS - SYMPTOMS) * concerned + SYMPTOMS * every
+    assert len(calls) <= ((FINDINGS - SYMPTOMS) * concerned + SYMPTOMS * every if asked else 0)
+    assert bool(calls) is asked
 
 
 class Walked(tuple[Event, ...]):

@@ -25,11 +25,14 @@ def next_looks(
     """
     # What the site disabled no look would show.
     unknown = [c.id for c in checks if c.status == NOT_EVALUATED and not rules.finding[c.id].disabled]
+    shown_by = {
+        provider: [name for name in unknown if provider.may_settle(rules.finding[name])] for provider in providers
+    }
     sets = _telling(network)
-    bits = {name: _information(rules.finding[name], network, sets) for name in unknown}
+    # Only of what a source may show: the sum over all sets costs more than the diagnosis itself.
+    bits = {name: _information(rules.finding[name], network, sets) for name in set().union(*shown_by.values())}
     looks = []
-    for provider in providers:
-        shown = [name for name in unknown if provider.may_settle(rules.finding[name])]
+    for provider, shown in shown_by.items():
         shown.sort(key=lambda name: (-bits[name], name))
         total = sum(bits[name] for name in shown)
         if total >= MIN_BITS:
