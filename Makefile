@@ -22,7 +22,7 @@ READY := $(VENV)/.set-up-$(KEY)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types layers check bench bench-long lock clean
+.PHONY: help venv demo test lint types layers check bench bench-long lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -41,11 +41,13 @@ $(READY):
 	@rm -f $(VENV)/.set-up-*
 	@touch $@
 
+venv: $(READY) ## set up the environment in .venv, and no more
+
 demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (four minutes)
 	@$(BIN)/latdoctor demo
 
 test: $(READY) ## run the tests (ARGS="-n 0 tests/test_units.py" for some of them, one after another)
-	$(BIN)/python -m pytest -n 3 $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
 
 lint: $(READY) ## ruff: rules and formatting
 	$(BIN)/ruff check
