@@ -16,6 +16,7 @@ from enum import Enum
 
 from latdoctor.evidence.prefilter import Prefilter
 from latdoctor.evidence.redaction.names import Secrecy, looks_secret, secrecy
+from latdoctor.evidence.redaction.patterns import SPEAKER, TEMPLATE
 
 Put = Callable[[str, str], str]  # what stands where a text of this kind stood
 PROMPT, CREDENTIAL = "prompt", "credential"
@@ -57,6 +58,11 @@ _NAME = re.compile(r"\s*(?:-\s+)?[\"']?name[\"']?:\s{1,4}[\"']?([\w.-]{3,100})[\
 _VALUE = re.compile(r"(\s*[\"']?value[\"']?:\s{1,4})(\S[^\n]*?)(,?\s*)$")
 _DATA = re.compile(r"(\s*)(?:data|stringData):\s*$")
 _ENTRY = re.compile(r"(\s*[\w.-]{1,200}:\s{1,4})([\"']?)([0-9A-Za-z+/]{8,}={0,2})\2(\s*)$")
+_SCALAR = re.compile(r"(\s*)(?:-\s+)?[\"']?([\w.-]{2,100})[\"']?:\s{1,4}[|>][+-]?\d?\s*$")
+_SPEAKS = re.compile(rf"\s*\{{?\s*\"from\":\s{{0,4}}\"{SPEAKER}\",\s*$")
+_TURN = re.compile(r"(\s*\"value\":\s{0,4}\")((?:[^\"\\]|\\.)*+)(\"?,?\s*\}?,?\s*)$")
+_TEMPLATE = re.compile(rf"{TEMPLATE}\s*$")
+_TURN_END = re.compile(r"<\|(?:eot_id|im_end|end|eom_id)\|>|\[/INST\]|<end_of_turn>|</s>")
 
 # One for each way in which a line can open a block, in the syntax of RE2, on bytes.
 OPENERS = Prefilter(
@@ -67,6 +73,9 @@ OPENERS = Prefilter(
         rb"(?i:prompts?|content|text|inputs?|question|query|user_input|input_text)[\\\"']{0,2}[\s\x80-\xff]*[:=][\s\x80-\xff]*[\"'][^\"\n]*\n",
         rb"name[\"']?:[\s]{1,4}[\"']?[\w.-]{3,100}[\"']?,?[ \t\r]*\n",
         rb"(?:data|stringData):[ \t\r]*\n",
+        rb":[ \t]{1,4}[|>][+-]?\d?[ \t\r]*\n",
+        rf"from\":\s{{0,4}}\"{SPEAKER}\",[ \t\r]*\n".encode(),
+        rf"{TEMPLATE}[ \t\r]*\n".encode(),
     )
 )
 
@@ -78,6 +87,9 @@ class _Kind(Enum):
     QUOTED = "quoted prompt"
     VALUE = "value"
     DATA = "data"
+    SCALAR = "credential of several lines of YAML"
+    SPEAKS = "turn of ShareGPT"
+    TEMPLATE = "turn of a chat template"
 
 
 @dataclass(slots=True)
@@ -101,6 +113,12 @@ def _opened(line: str) -> _Open | None:
         return _Open(_Kind.VALUE, 1, name[1])
     if data := _DATA.match(line):
         return _Open(_Kind.DATA, detail=data[1])
+    if (scalar := _SCALAR.match(line)) and secrecy(scalar[2]) is Secrecy.CERTAIN:
+        return _Open(_Kind.SCALAR, detail=scalar[1])
+    if _SPEAKS.match(line):
+        return _Open(_Kind.SPEAKS, 1)
+    if _TEMPLATE.search(line):
+        return _Open(_Kind.TEMPLATE)
     return None
 
 
@@ -188,6 +206,13 @@ class Blocks:
                 return self._value(block, line)
             case _Kind.DATA:
                 return self._entry(block, line)
+            case _Kind.SCALAR:
+                return self._scalar(block, line)
+            case _Kind.SPEAKS:
+                turn = _TURN.match(line)
+                return f"{turn[1]}{self._hidden(turn[2])}{turn[3]}" if turn else None
+            case _Kind.TEMPLATE:
+                return self._turn(block, line)
 
     def _undated(self, line: str) -> bool:
         """Where a runtime dates each line, one without a date is of something else."""
@@ -232,6 +257,21 @@ class Blocks:
             return line
         shown = self._put(CREDENTIAL, inner)
         return f"{value[1]}{value[2].replace(inner, shown)}{value[3]}"
+
+    def _scalar(self, block: _Open, line: str) -> str | None:
+        text = line.lstrip()
+        if text and len(line) - len(text) <= len(block.detail):
+            return None
+        return line if text in ("", _HIDDEN) else line[: len(line) - len(text)] + self._put(CREDENTIAL, text)
+
+    def _turn(self, block: _Open, line: str) -> str | None:
+        if _has_head(line):
+            return None
+        over = _TURN_END.search(line)
+        if over is None:
+            return self._hidden(line)
+        block.left = 0 if _TEMPLATE.search(line) is None else block.left
+        return self._hidden(line[: over.start()]) + line[over.start() :]
 
     def _entry(self, block: _Open, line: str) -> str | None:
         indent = len(line) - len(line.lstrip())

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from latdoctor.evidence.redaction.detectors import RANDOM
-from latdoctor.evidence.redaction.names import Secrecy, looks_secret, secrecy
+from latdoctor.evidence.redaction.names import Secrecy, looks_secret, looks_spoken, secrecy
 from latdoctor.evidence.redaction.patterns import (
     ADDRESS,
     IDENTIFIER,
@@ -36,6 +36,7 @@ _CHAT = re.compile(
     r"[\"'](?:messages|role|model|prompt|max_tokens|max_new_tokens|max_output_tokens|temperature|sampling_params"
     r"|sampling_parameters|choices|input_text|output_text|datatype|chat_history|embeddings?|finish_reason|stop_reason"
     r"|delta|tool_calls|index|rid)\\?[\"']\s*:|[\"'](?:input_|output_)?text\\?[\"']\s*[,}]|sampling_params|SamplingParams|role="
+    r"|\b(?:output_token_ids|GenerateRe(?:quest|qInput))\b|[\"']documents\\?[\"']\s*:\s*\[\s*\\?[\"']"
 )
 _RECORD = re.compile(
     r"[\"'](?:level|severity|levelname|lvl|log\.level|logger|record)\\?[\"']\s*:|^\s*\W?\d{4}-\d\d-\d\d"
@@ -74,7 +75,8 @@ class Makers:
             "bare_value": self._bare, "url": self._url, "target": self._request, "login_value": self._login,
             "home_value": self._login, "mail": self._mail, "uuid": self._uuid, "v4": self._address,
             "v6": self._address, "spoken_value": self._spoken, "accepted_value": self._login, "mac": self._mac,
-            "macs_value": self._mac,
+            "macs_value": self._mac, "said_value": self._said, "turn_value": self._quoted,
+            "of_a_chat_value": self._of_a_chat, "template_value": self._text, "turns_value": self._text,
         }  # fmt: skip
 
     def text(self, text: str) -> str:
@@ -161,6 +163,15 @@ class Makers:
         self._count("secrets")
         return put(HIDDEN)
 
+    def _said(self, found: re.Match[str]) -> str | None:
+        """`token VALUE`, where the value is no word, number, model or field, and the token not one of text."""
+        value = found["said_value"].rstrip(".:")
+        before = found.string[max(0, found.start() - 24) : found.start()].split()
+        if not looks_spoken(found["said"], before[-1] if before else "", value) or OWN.fullmatch(value):
+            return None
+        self._count("secrets")
+        return found["said"] + HIDDEN + found["said_value"][len(value) :]
+
     def _pem(self, found: re.Match[str]) -> str:
         value = found["pem_value"]
         if value.strip() in ("", HIDDEN):
@@ -218,6 +229,28 @@ class Makers:
         self._count("prompts")
         return found["prompt"] + put(self._of_prompt(inner))
 
+    def _quoted(self, found: re.Match[str]) -> str:
+        """A quoted prompt behind whatever leads to it."""
+        value = found[found.lastgroup or 0]
+        inner, put = unquoted(value)
+        if not inner or OWN.fullmatch(inner):
+            return found[0]
+        self._count("prompts")
+        return found[0][: len(found[0]) - len(value)] + put(self._of_prompt(inner))
+
+    def _of_a_chat(self, found: re.Match[str]) -> str | None:
+        """`output: '…'` and `inputs: "…"` in the log of an engine, which has no quotes around the name."""
+        inner, _ = unquoted(found["of_a_chat_value"])
+        return self._quoted(found) if self._is_of_a_chat(found.string, "output", inner) else None
+
+    def _text(self, found: re.Match[str]) -> str:
+        """A prompt without quotes: of a chat template, or behind the name of a speaker."""
+        value = found[found.lastgroup or 0]
+        if OWN.fullmatch(value.strip()) or not _LETTER.search(value):
+            return found[0]
+        self._count("prompts")
+        return found[0][: len(found[0]) - len(value)] + self._of_prompt(value)
+
     def _doubtful(self, found: re.Match[str]) -> str | None:
         """The value of a name that other things have too, as `text`: of a chat by what stands beside it."""
         value = found["doubtful_value"]
@@ -237,7 +270,7 @@ class Makers:
         _, chat, record = self._chat
         if _OF_A_CHAT_ALONE.fullmatch(name):
             return chat and (name != "data" or "datatype" in line)
-        return chat or (not record and " " in inner and name.rstrip("s") in ("text", "input", "instruction"))
+        return chat or (not record and " " in inner and name.rstrip("s") in ("text", "input", "instruction", "q"))
 
     def _loose(self, found: re.Match[str]) -> str:
         value = found["loose_value"]

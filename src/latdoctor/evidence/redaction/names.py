@@ -25,7 +25,7 @@ _REMEMBERED = 1 << 14
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _OPENS = ("api", "access", "secret", "private", "client", "ssh", "master", "account", "signing", "encryption")
 _WHOLE = re.compile(
-    r"pass(?:word|wd|phrase|code)?s?|pwd?|otp|secrets?|credentials?|creds?"
+    r"pass(?:word|wd|phrase|code|wort)?s?|kennwort|pwd?|otp|secrets?|credentials?|creds?"
     r"|(?:api|access|secret|private|auth|account|master|signing|encryption|shared|license|admin|deploy)keys?"
     r"|(?:access|auth|refresh|session|csrf|xsrf|api|bearer|security|secret|id)tokens?|(?:client|app|consumer|api)secret"
 )
@@ -105,3 +105,20 @@ def looks_secret(value: str) -> bool:
     if len(value) < 6 or _HARMLESS_VALUE.fullmatch(value):
         return False
     return len(value) >= 16 or (entropy(value) >= 2.2 and any(one.isdigit() for one in value))
+
+
+_RUNNING = re.compile(
+    r"(?:chatcmpl|cmpl|resp|msg|req|request|call|run|batch|file|trace|span)[-_].*|.*[:=].*|[a-z]+(?:[_-][a-z]+)*[_-]?\d{1,6}"
+)
+# A model, a version, a pod: more than one word between dashes and dots.
+_PARTS = re.compile(r"(?![0-9a-f]{8}-[0-9a-f]{4}-)(?:\w+[.-]){2,}\w+")
+_MIXED = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*\d).{10,}")
+
+
+def looks_spoken(word: str, before: str, value: str) -> bool:
+    """Whether a value that only follows a word (`token VALUE`) is a credential, and not a token of text or an id."""
+    if word.lower().startswith("pass"):
+        return looks_secret(value) and ":" not in value and "=" not in value
+    if len(value) < 8 or not looks_secret(value) or _RUNNING.fullmatch(value) or _PARTS.fullmatch(value):
+        return False
+    return before.lower() not in _OF_TEXT or _MIXED.fullmatch(value) is not None

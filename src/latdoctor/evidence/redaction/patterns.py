@@ -30,14 +30,15 @@ _PROMPT_NAMES = (
 # Names that other things have too: `redactor.Redactor` looks at what stands around them.
 _DOUBTFUL_NAMES = (
     r"(?:texts?|inputs?|messages?|instructions?|system|documents?|passages?|suffix|arguments|reasoning|thinking|refusal|data"
-    r"|outputs?|parts|queries|sentences|title|tools)"
+    r"|outputs?|parts|queries|sentences|title|tools|q)"
 )
 _QUOTED = r"(?:\"(?:[^\"\\]|\\.)*+\"?|'(?:[^'\\]|\\.)*+'?|\\\"(?:[^\"\\]|\\\\\\\"|\\[^\"])*+(?:\\\")?)"
 _BETWEEN = r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}"
-# Also `name => value`, `('name', b'value')`, `--name value`, `<name>value`, and the columns of `kubectl describe`.
+# Also `name => value`, `name=Type('value')`, `('name', b'value')`, `--name value`, `<name>value`, and the columns of
+# `kubectl describe`.
 _TO = (
     r"(?:(?:\\?[\"']\]?)?\s{0,3}(?:=>|:=|[:=]|\sis\s)\s{0,40}(?:\[\s?(?=\\?[\"']))?|\\?[\"'],\s{0,2}(?=b?[\"'])|>(?=[^\s<>]{1,400}</))"
-    r"(?:[bru]{1,2}(?=[\"']))?"
+    r"(?:(?-i:[A-Z])\w{0,40}\((?=b?[\"']))?(?:[bru]{1,2}(?=[\"']))?"
 )
 _WORD = r"[^\s,;&\"'}\])<]{1,400}"
 _LIST = rf"\[(?:[\d,\s]|{_QUOTED})*+\]"
@@ -49,6 +50,24 @@ _HEX = "[0-9a-fA-F]"
 _MAC = rf"{_HEX}{{2}}(?:(?::{_HEX}{{2}}){{5}}|(?:-{_HEX}{{2}}){{5}})"
 _ZONE = r"(?:%[\w.-]{1,32})?"
 _V6 = r"[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}"
+
+# `token VALUE`: `makers` judges the value, as more than a credential follows such a word.
+_SPOKEN = r"(?:token|passw(?:or)?d|passphrase|passcode|(?:api|access|secret)[ -]key)"
+_SPOKEN_CHAR = r"[^\s,;&\"'}\])<(/]"
+_SPOKEN_VALUE = rf"(?={_SPOKEN_CHAR}{{0,400}}\d)(?={_SPOKEN_CHAR}{{0,400}}[a-z]){_SPOKEN_CHAR}{{6,400}}"
+# A turn of ShareGPT, and an attribute of OpenTelemetry, whose names stand as values.
+SPEAKER = r"(?:human|user|gpt|chatgpt|bing|bard|assistant|system|tool|observation|function_call|function_response)"
+_TURN = (
+    rf"(?:\"from\\?\":\s{{0,3}}\\?\"{SPEAKER}\\?\",\s{{0,3}}\\?\"|'from':\s{{0,3}}'{SPEAKER}',\s{{0,3}}'"
+    r"|\"key\\?\":\s{0,3}\\?\"(?:gen_ai|llm|traceloop|input|output)\.[\w.]{0,60}"
+    r"(?:content|prompt|completion|messages|value|arguments|instructions)\\?\",\s{0,3}\\?\")"
+    r"value\\?[\"']:\s{0,3}(?:\{\s{0,3}\\?\"string_?value\\?\":\s{0,3})?"
+)
+_ROLE = r"(?:user|system|assistant|human|tool|ipython|developer|model)"
+TEMPLATE = (
+    rf"(?:\[INST\]|(?:<\|im_start\|>|<start_of_turn>){_ROLE}|<\|start_header_id\|>{_ROLE}<\|end_header_id\|>"
+    rf"|<\|{_ROLE}\|>)"
+)
 
 _SCHEMES = r"(?:Bearer|Basic|Token|ApiKey|Api-Key|Key|Negotiate|NTLM|SSWS|GenieKey|Splunk)"
 
@@ -67,15 +86,16 @@ _SECRET_FIELDS = (
         rf"|(?P<cookies>(?:set-)?cookies?{_BETWEEN})(?P<cookies_value>\{{[^{{}}\n]{{1,4000}}\}})",
     ),
     (
-        ("curl", "wget"),
-        r"(?P<login_flag>(?:-u|--user)[ =][\"']?[^\s:\"']{1,100}:)(?P<login_flag_value>[^\s\"']{1,200})",
+        ("curl", "wget", "etcdctl"),
+        r"(?P<login_flag>(?:-u|--user)(?:[ =]|[\"'],\s?)[\"']?[^\s:\"']{1,100}:)(?P<login_flag_value>[^\s\"']{1,200})",
     ),
     (
         CORES,
         rf"(?P<flag>--{_NAMED}(?:=|[ \t]{{1,3}}|[\"'],\s?(?=[\"'])))(?P<flag_value>(?!-){_QUOTED}|(?!-){_WORD})"
         rf"|\\?[\"']?name\\?[\"']?:\s?\\?[\"']?(?P<named>{_NAMED})\\?[\"']?(?:,\s?|(?:\s|\\{{1,2}}n)\s{{0,40}})"
         rf"\\?[\"']?value\\?[\"']?:\s?(?P<named_value>{_QUOTED}|[^\s,;&\"'}}\])<\\]{{1,400}})"
-        rf"|(?P<secret>{_NAMED}{_TO})(?P<secret_value>{_QUOTED}|{_WORD})",
+        rf"|(?P<secret>{_NAMED}{_TO})(?P<secret_value>{_QUOTED}|{_WORD})"
+        rf"|(?P<said>{_SPOKEN}\s{{1,3}}[\"']?)(?P<said_value>{_SPOKEN_VALUE})",
     ),
 )
 _OTHER_FIELDS = (
@@ -97,15 +117,26 @@ _OTHER_FIELDS = (
          "transcript", "user_message", "reasoning_content", "chat_history", "text_", "inputtext",
          "outputtext", "partial_json"),
         rf"(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|{_LISTS})"
-        r"|(?P<bare>(?:prompt|question|user input|input text|utterance):\s{1,3})(?P<bare_value>[^\s\"'{\[][^\n]*)"
+        r"|(?P<bare>(?:prompt|question|user input|input text|utterance|transcription):\s{1,3})"
+        r"(?P<bare_value>[^\s\"'{\[][^\n]*)"
         r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
         r"(?P<loose_value>[^\s\"'{\[][^\n]*?)(?=\s+[\w.-]+=|\s*$)",
     ),
     (
         ("text", "input", "message", "instruction", "system", "document", "passage", "suffix", "arguments", "reasoning",
-         "thinking", "refusal", "data", "output", "parts", "queries", "sentences", "title", "tools"),
-        rf"(?P<doubtful>(?:{_AFTER_QUOTE}{_DOUBTFUL_NAMES}{_BETWEEN}|(?:texts?|inputs?|messages|instructions?|system)=))"
+         "thinking", "refusal", "data", "output", "parts", "queries", "sentences", "title", "tools", 'q"', "q'", "q\\"),
+        rf"(?P<of_a_chat>(?:inputs?|outputs?):\s)(?P<of_a_chat_value>{_QUOTED})"
+        rf"|(?P<doubtful>(?:{_AFTER_QUOTE}{_DOUBTFUL_NAMES}{_BETWEEN}|(?:texts?|inputs?|messages|instructions?|system)=))"
         rf"(?P<doubtful_value>{_QUOTED}|{_LISTS})",
+    ),
+    (
+        ('value"', "value'", "value\\"),
+        rf"(?P<turn>(?<=[\"'])?{_TURN})(?P<turn_value>{_QUOTED})",
+    ),
+    (
+        ("[inst]", "<|", "<start_of_turn>", "human: ", "assistant: "),
+        rf"(?P<template>{TEMPLATE}(?:\s|\\{{1,2}}n){{0,8}})(?P<template_value>[^\n]+?)(?=\[/INST\]|<\||<end_of_turn>|</s>|[\"']?\s*$)"
+        r"|(?P<turns>(?-i:Human|Assistant):\s)(?P<turns_value>\w[^\n]*?)(?=[\"']?,?\s*$)",
     ),
     (
         ("@",),
@@ -210,7 +241,9 @@ def _needles(*, shown: bool) -> tuple[bytes, ...]:
         rf"{_CORES}[\w.\x80-\xff-]*(?:(?:\\?[\"']\]?)?{space}*(?:[:=>]|is{space}){value}|\\?[\"'],{space}*b?[\"'])",
         rf"--[\w.-]*{_CORES}[\w.-]*[ \t]|{_CORES}[\w.-]*\\?[\"']?(?:,|\\+n|{space}){space}*\\?[\"']?value",
         rf"[\"'](?:{_DOUBTFUL_NAMES})\\?[\"']{space}{{0,9}}[:=]{space}{{0,9}}\\?[\"'\[]|(?:texts?|inputs?|messages|instructions?|system)=[\"'\[]",
-        rf"bearer{space}|{space}(?:-u|--user)[ =]",
+        rf"bearer{space}|[\s\"'](?:-u|--user)[ =\"']|{_SPOKEN}{space}{{1,3}}[\"']?[^\s,;&\"'}}\])<(/]*\d",
+        rf"from\\?[\"']:{space}{{0,3}}\\?[\"']{SPEAKER}\\?[\"']|key\\?\":{space}{{0,3}}\\?\"(?:gen_ai|llm|traceloop|input|output)\.",
+        rf"{TEMPLATE}|(?:human|assistant): |(?:inputs?|outputs?):{space}[\"']|transcription:{space}",
         r"\xe2\x84\xaa|\xc5\xbf|\xc4[\xb0\xb1]",  # letters of other scripts that are k, s and i where case is ignored
     )
     people = rf"user{space}|(?:password|publickey|/pam){space}{{1,9}}for{space}"
