@@ -124,17 +124,17 @@ _OTHER_FIELDS = (
     ),
     (
         ("text", "input", "message", "instruction", "system", "document", "passage", "suffix", "arguments", "reasoning",
-         "thinking", "refusal", "data", "output", "parts", "queries", "sentences", "title", "tools", 'q"', "q'", "q\\"),
+         "thinking", "refusal", "data", "output", "parts", "queries", "sentences", "title", "tools", 'q"', "q'"),
         rf"(?P<of_a_chat>(?:inputs?|outputs?):\s)(?P<of_a_chat_value>{_QUOTED})"
         rf"|(?P<doubtful>(?:{_AFTER_QUOTE}{_DOUBTFUL_NAMES}{_BETWEEN}|(?:texts?|inputs?|messages|instructions?|system)=))"
         rf"(?P<doubtful_value>{_QUOTED}|{_LISTS})",
     ),
     (
-        ('value"', "value'", "value\\"),
+        ("value",),
         rf"(?P<turn>(?<=[\"'])?{_TURN})(?P<turn_value>{_QUOTED})",
     ),
     (
-        ("[inst]", "<|", "<start_of_turn>", "human: ", "assistant: "),
+        ("[inst]", "<|", "<start_of", "human: ", "assistant: "),
         rf"(?P<template>{TEMPLATE}(?:\s|\\{{1,2}}n){{0,8}})(?P<template_value>[^\n]+?)(?=\[/INST\]|<\||<end_of_turn>|</s>|[\"']?\s*$)"
         r"|(?P<turns>(?-i:Human|Assistant):\s)(?P<turns_value>\w[^\n]*?)(?=[\"']?,?\s*$)",
     ),
