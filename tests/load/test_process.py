@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from contextlib import ExitStack
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.load.arrivals import Constant
@@ -76,6 +80,23 @@ def test_a_stopped_run_gives_its_result_and_says_so() -> None:
         result = process.wait(lambda told: process.stop() if told.ended else None)
     assert 0 < result.total.counts.requests < 1000
     assert result.problems[0].code is LoadProblemCode.STOPPED
+
+
+def test_generator_stops_when_its_caller_is_killed() -> None:
+    order = LoadOrder(LoadPlan((LoadPhase("only", 600, Constant(5)),)), "", report_s=0.1)
+    with serving() as server:
+        command = [sys.executable, "-m", "latdoctor.load"]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as one:
+            assert one.stdin is not None
+            assert one.stdout is not None
+            one.stdin.write(msgspec.json.encode(replace(order, address=server.address)) + b"\n")
+            one.stdin.flush()
+            assert b"started" in one.stdout.readline()
+            one.stdout.close()  # as the kernel does when the caller ends
+            try:
+                one.wait(timeout=60)
+            finally:
+                one.kill()
 
 
 def test_saturation_over_http() -> None:

@@ -111,6 +111,10 @@ def test_effect_is_proven_after_the_run_where_no_history_exists(room: Room, serv
     assert result.outcome is Outcome.VERIFIED, result
     assert 120 <= seconds_after_change(room) <= 360
     assert "proof.pending" in room.kinds
+    windows = [run_history.entry_text(one) for one in room.journal.entries() if one.kind == "verify.window"]
+    waiting = [text for text in windows if "not yet beyond chance" in text]
+    assert waiting
+    assert not any("expected <" in text for text in waiting), "a condition that is met is no reason to wait"
 
 
 def shorter_inputs(service: Watched) -> None:

@@ -15,7 +15,7 @@ from latdoctor.remediation.change import Change, Field
 from latdoctor.remediation.planner import Plan, StagePlan
 from latdoctor.remediation.playbook_library import shipped
 from latdoctor.remediation.run_history import RunState, entry_text
-from latdoctor.remediation.run_result import Measure, Outcome, Result
+from latdoctor.remediation.run_result import Measure, Outcome, Reason, Result
 from latdoctor.remediation.target import Target
 from latdoctor.report import remediation
 from latdoctor.report.remediation_plan import Planned
@@ -91,6 +91,15 @@ def test_each_outcome_is_printed_with_the_next_command(outcome: Outcome) -> None
     assert ("curl -X PATCH" in text) == (outcome is Outcome.INCOMPLETE)
 
 
+def test_inconclusive_run_names_what_would_decide_it() -> None:
+    found = {}
+    for code in (Reason.INCONCLUSIVE, Reason.NO_IMPROVEMENT):
+        console, out = shown()
+        remediation.results([of_result(Result("r1", Outcome.ROLLED_BACK, "too little", code=code))], console)
+        found[code] = "--prometheus URL" in out.getvalue()
+    assert found == {Reason.INCONCLUSIVE: True, Reason.NO_IMPROVEMENT: False}
+
+
 def entry(kind: str, **body: object) -> JournalEntry:
     raw = Raw(json.dumps(body).encode())
     return JournalEntry(1, "r1", "2026-11-22T09:16:12.000000+00:00", 1.0, "boot", kind, raw, "0" * 64, "1" * 64)
@@ -101,6 +110,8 @@ LINES = [
     (entry("change.intended", stage=0, index=0), "changing scheduler"),
     (entry("undo.made", stage=0, index=0), "undone scheduler"),
     (entry("settled", settled=False), "did not settle in time"),
+    (entry("before.history", seconds=100.0, source="127.0.0.1:9090"), "history before the change: 100 s from 127.0"),
+    (entry("before.history", seconds=0.0, source=""), "no history before the change"),
     (entry("verify.window", status="failure", conditions=[CONDITION]), "latency.p99 is 2 s, wanted < 1 s"),
     (entry("verify.window", status="unknown", why="page gone"), "page gone"),
     (entry("rollback.begun", reason="it has not helped"), "it has not helped"),

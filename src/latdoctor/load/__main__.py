@@ -64,7 +64,11 @@ async def _transport(order: LoadOrder, living: AsyncExitStack) -> tuple[Transpor
 async def _report(run: OpenLoop, every: float) -> None:
     while True:
         await asyncio.sleep(every)
-        _send(run.progress())
+        try:
+            _send(run.progress())
+        except BrokenPipeError:  # the caller has ended, perhaps killed: no load without one
+            run.stop()
+            return
 
 
 async def _saturate(order: LoadOrder) -> None:

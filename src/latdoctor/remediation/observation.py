@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -140,11 +140,18 @@ def _measured(truths: Iterable[Truth], status: str) -> str:
     relevant = [truth for truth in truths if truth.status == status]
     if not relevant:
         return "not measured"
-    atoms = [atom for truth in relevant for atom in truth.atoms]
+    atoms = [atom for truth in relevant for atom in _deciding(truth)]
     several = len({atom.subject for atom in atoms}) > 1
     known = [_atom_text(atom, several=several) for atom in atoms]
     missing = [f"{name} is unknown" for truth in relevant for name in truth.missing]
     return "; ".join(dict.fromkeys([*known, *missing, *(why for truth in relevant for why in truth.unsettled)]))
+
+
+def _deciding(truth: Truth) -> Sequence[Atom]:
+    """The atoms that explain the status: what holds, or is explained by `unsettled`, leaves nothing unknown."""
+    if truth.status != UNKNOWN or not truth.unsettled:
+        return truth.atoms
+    return [atom for atom in truth.atoms if atom.status == FAILS]
 
 
 def _atom_text(atom: Atom, *, several: bool) -> str:

@@ -189,7 +189,10 @@ class _Comparer:
         return replace_fields(plain, status=HOLDS) if moved.p < self.chance else self._open(plain, moved)
 
     def _open(self, plain: Truth, moved: Shift) -> Truth:
-        why = f"{plain.atoms[0].signal} is {moved.factor:.2g} x before, which may be chance (p = {moved.p:.1g})"
+        needed = f"p = {moved.p:.1g}, " + (
+            f"required: below {self.chance:.1g}" if self.chance else "too early to decide"
+        )
+        why = f"{plain.atoms[0].signal} is {moved.factor:.2g} x before, not yet beyond chance ({needed})"
         return replace_fields(plain, status=UNKNOWN, unsettled=(why,))
 
 
@@ -238,7 +241,9 @@ def _of_load(
     if not math.isfinite(value):
         return ConditionResult(expected, UNKNOWN, f"{signal} of {subject} was not measured")
     shown = f"{signal} is {show(signal, value)}, {show(signal, before[key])} before"
-    return ConditionResult(expected, HOLDS if holds(value) else FAILS, shown)
+    if holds(value):
+        return ConditionResult(expected, HOLDS, shown)
+    return ConditionResult(expected, FAILS, f"{shown}, expected {expected.removeprefix(signal).lstrip()}")
 
 
 def _status_at_best(load: Iterable[ConditionResult], success: Iterable[ConditionResult]) -> WindowStatus:

@@ -228,7 +228,6 @@ _TEXTS = {
     "run.opened": "run {run}: observing before the change",
     "evidence.kept": "evidence saved: {path}",
     "before.longer": "few requests are answered: observations last {seconds:g} s instead of {usual:g} s",
-    "before.history": "history before the change: {seconds:g} s {source}",
     "proof.pending": "improved, but not beyond chance yet: the proof goes on",
     "stage.skipped": "stage {playbook} skipped: its cause is not present",
     "stage.verified": "stage {playbook} verified",
@@ -258,11 +257,19 @@ def entry_text(entry: JournalEntry, plan: Plan | None = None) -> str:
         return _change_text(entry.kind, body, plan)
     if entry.kind == "before.measured":
         return "before: " + ", ".join(_measure_text(msgspec.convert(one, Measure)) for one in body["measures"][:4])
+    if entry.kind == "before.history":
+        return _history_text(body)
     if entry.kind == "settled":
         return "settled" if body["settled"] else "did not settle in time; verifying anyway"
     if entry.kind == "verify.window":
         return f"window: {body['status']}" + (f" ({_window_reason(body)})" if _window_reason(body) else "")
     return _TEXTS.get(entry.kind, entry.kind).format(**{**body, "run": entry.run})
+
+
+def _history_text(body: dict[str, Any]) -> str:
+    if not body["seconds"]:
+        return "no history before the change, so the proof takes longer; a history: --prometheus URL"
+    return f"history before the change: {body['seconds']:g} s from {body['source']}"
 
 
 def _measure_text(one: Measure) -> str:

@@ -134,7 +134,7 @@ def _guards(playbook: Playbook) -> Iterator[str]:
 def _proof(playbook: Playbook, texts: PlaybookTexts) -> Iterator[str]:
     verify = playbook.verify
     before = _span(playbook.before.window)
-    yield f"{before} are measured before the change, in windows; the result must beat each of them"
+    yield f"the level before the change: {before} in windows, or the last ten minutes of a history"
     if playbook.settle.until is not None:
         yield f"then wait until {in_words(playbook.settle.until)}, at most {_span(playbook.settle.at_most)}"
     if verify.load is not None:
@@ -142,7 +142,7 @@ def _proof(playbook: Playbook, texts: PlaybookTexts) -> Iterator[str]:
     yield from (f"must hold: {in_words(one)}" for one in verify.succeed)
     yield from (f"must be clear: {_named(name, texts.findings)}" for name in verify.cleared_findings)
     yield from (f"must show the effect: {in_words(one)}" for one in verify.mechanism_conditions)
-    yield f"all of it for {_span(verify.hold)} without a break, within {_span(verify.within)}"
+    yield f"all of it beyond chance, for at least {_span(verify.hold)}, within {_span(verify.within)}"
     yield from (f"rolled back at once if {in_words(one)}" for one in verify.abort)
 
 

@@ -22,7 +22,7 @@ from latdoctor.remediation.run_history import RunState, entry_text
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Pages
 from latdoctor.report.plain_conditions import plain_text
-from latdoctor.report.remediation_plan import Planned
+from latdoctor.report.remediation_plan import Planned, proof_time
 from latdoctor.report.remediation_steps import RunSummary
 from latdoctor.report.text_utils import print_whole
 from latdoctor.sanitize import clean
@@ -185,7 +185,7 @@ def _terms(plan: Plan, playbook: Playbook, pages: Pages) -> Table:
     if verify.load is not None:
         required.append(in_words(verify.load))
     grid.add_row("verify", "\n".join(required))
-    grid.add_row("", f"for {verify.hold:g} s without a break, within {verify.within:g} s; otherwise rolled back")
+    grid.add_row("", proof_time(playbook))
     grid.add_row("pages", "\n".join(clean(url, 200) for url in pages.watched) or _UNWATCHED)
     for url in pages.siblings:
         grid.add_row("", f"not {clean(url, 200)}: another server of its kind, which is not changed")

@@ -12,6 +12,7 @@ from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
 from latdoctor.remediation.planner import DiagnosisRef, Plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import shipped_playbook
+from latdoctor.remediation.proof import PENDING
 from latdoctor.remediation.target import Pages, Target
 from latdoctor.report.fit_to_screen import TIE, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import plain_condition, plain_text
@@ -254,10 +255,17 @@ def verification_lines(playbook: Playbook) -> Iterator[Line]:
     ]
     if verify.load is not None:
         proof.append(plain_condition(verify.load))
-    held = f"for {verify.hold:g} s within {verify.within:g} s, otherwise rolled back"
+    held = f"for {verify.hold:g} s in {verify.within:g} s; else {PENDING / 60:g} min pending, or undone"
     yield from labelled("Verify", f"{', '.join(proof)}; {held}", most=3)
     for condition in verify.abort:
         yield from labelled("Abort", f"{plain_condition(condition)}: rolled back at once", Rank.CHANGE, 1)
+
+
+def proof_time(playbook: Playbook) -> str:
+    """How long a run waits for its proof, and what it does without one."""
+    hold, within = playbook.verify.hold, playbook.verify.within
+    more = f"up to {PENDING / 60:g} min more if that may be chance"
+    return f"for {hold:g} s within {within:g} s, {more}; otherwise rolled back"
 
 
 def _next(planned: Sequence[Planned], *, confirming: bool) -> Iterator[Line]:

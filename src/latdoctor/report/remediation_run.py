@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 
 from latdoctor.remediation.observation import left_signals
-from latdoctor.remediation.run_result import Measure, Outcome
+from latdoctor.remediation.run_result import Measure, Outcome, Verdict, verdict_of
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import (
     P99,
@@ -35,6 +35,7 @@ _MAX_FIELD_LINES = 6  # of all steps
 _MAX_COMMANDS = 3  # of each kind
 _MAX_MEASURES = 4  # beside the one in the headline
 _UNCHANGED = "all values are as before"
+_INCONCLUSIVE = "the change may help; a run with a history (--prometheus URL) or under steadier load can show it"
 _UNCHANGED_WORDS = {
     Outcome.REFUSED: "REFUSED",
     Outcome.HELD: "HELD",
@@ -213,6 +214,8 @@ def _measured(summary: RunSummary) -> Iterator[Line]:
 def _unmet(summary: RunSummary) -> Iterator[Line]:
     for text in summary.result.unmet:
         yield from labelled("But", clean(text, 400), style="yellow")
+    if verdict_of(summary.result.outcome, summary.result.code) is Verdict.INCONCLUSIVE:
+        yield from labelled("Note", _INCONCLUSIVE, style="yellow")
     if summary.result.note:
         yield from labelled("Note", clean(summary.result.note, 400), style="yellow")
 
