@@ -43,7 +43,7 @@ class Secrecy(Enum):
 @lru_cache(_REMEMBERED)
 def secrecy(name: str) -> Secrecy:
     """Of a name of ASCII letters, digits, `_`, `-` and `.`."""
-    words = [word.lower() for word in _WORDS.findall(name)]
+    words = [word.lower() for word in _WORDS.findall(name.removesuffix("-data"))]  # client-key-data
     while words and words[-1] in ("v", "base", "value", "str", "string", "plain", "text", "raw", "old", "current"):
         words.pop()  # token_v2, SECRET_BASE64, password-plain
     if not words:

@@ -116,7 +116,7 @@ _OTHER_FIELDS = (
          "user input", "input text", "token_ids", "output_text", "generated_text", "response_text", "utterance",
          "transcript", "user_message", "reasoning_content", "chat_history", "text_", "inputtext",
          "outputtext", "partial_json"),
-        rf"(?P<prompt>{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|{_LISTS})"
+        rf"(?P<prompt>(?:(?:gen_ai|llm)\.(?:\w{{1,20}}\.){{0,4}})?{_PROMPT_NAMES}{_BETWEEN})(?P<prompt_value>{_QUOTED}|{_LISTS})"
         r"|(?P<bare>(?:prompt|question|user input|input text|utterance|transcription):\s{1,3})"
         r"(?P<bare_value>[^\s\"'{\[][^\n]*)"
         r"|(?P<loose>(?:prompt|user_input|input_text|utterance|question)=)"
