@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.cli import config_file
-from latdoctor.cli.config_trust import _LOOPBACK, STORE
+from latdoctor.cli.config_trust import _LOOPBACK, STORE, Grants
 from latdoctor.regular_file import written_by_others
 from tests.cli import pages
 from tests.cli.running import Outcome, private_file, run, write_trusted
@@ -136,6 +136,17 @@ def test_trust_shows_what_it_permits_and_lasts_until_the_file_changes(attacker: 
     assert "has changed since it was trusted" in changed.err
     trusted(run(["trust", str(folder)]))
     assert run(["targets"]).code == 0
+
+
+@pytest.mark.parametrize("address", ["http://evil.example#@127.0.0.1/x", "http://evil.example?@127.0.0.1/x"])
+def test_trust_names_the_host_behind_what_looks_like_a_login(address: str) -> None:
+    (line,) = Grants(contacts=(address,)).lines()
+    assert line.endswith("(host evil.example)")
+
+
+def test_trust_names_the_host_of_a_long_address() -> None:
+    (line,) = Grants(changes=(f"http://127.0.0.1:{'8' * 300}@evil.example/",)).lines()
+    assert line.endswith("(host evil.example)")
 
 
 def test_trust_is_listed_and_withdrawn(folder: Path, apart: Path) -> None:

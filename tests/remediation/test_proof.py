@@ -57,7 +57,7 @@ class Watched(Service):
     def history(self, step: float) -> History:
         if not self.remembers:
             return History()
-        rows = {"latency.p99": 3.0, "arrival.rate": 40.0, "input.length.mean": 100.0}
+        rows = {"latency.p99": 3.0, "arrival.rate": 40.0, "input.length.mean": 100.0, "completion.rate": 40.0}
         return History(step, {(name, "service"): (value,) * 120 for name, value in rows.items()}, "simulated")
 
 
@@ -203,6 +203,19 @@ def test_nothing_is_verified_where_something_else_changed(
     result = run(room)
     assert result.outcome is Outcome.ROLLED_BACK, result
     assert service.values == BEFORE
+
+
+@pytest.mark.parametrize("remembers", [True, False], ids=["history", "no history"])
+@pytest.mark.parametrize(("answered", "outcome"), [(40.0, Outcome.VERIFIED), (26.0, Outcome.ROLLED_BACK)])
+def test_nothing_is_verified_where_requests_are_no_longer_answered(
+    room: Room, service: Watched, remembers: bool, answered: float, outcome: Outcome
+) -> None:
+    """The latency of those that are left falls, and as many arrive as before."""
+    service.remembers = remembers
+    service.completed = lambda service: 40.0 if service.values == BEFORE else answered
+    result = run(room)
+    assert result.outcome is outcome, result
+    assert service.values == (AFTER if outcome is Outcome.VERIFIED else BEFORE)
 
 
 def test_service_that_recovers_by_itself_is_refused(room: Room, service: Watched) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
 
 from latdoctor.remediation import actions
-from latdoctor.remediation.change import Change, Field, Unreachable
+from latdoctor.remediation.change import Change, Deadline, Field, Receipt, Unreachable, Values
 from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT, UndoResult, undo_changes
 from latdoctor.remediation.run_context import RunJournal
 from latdoctor.remediation.run_history import ChangeRef, RollbackStarted, WriteStarted
 from latdoctor.remediation.run_result import Outcome
-from tests.remediation.simulated_service import Service, Setting
+from tests.remediation.simulated_service import InMemory, Service, Setting
 from tests.remediation.test_guarantees import simulated
 from tests.remediation.test_run import Room
 
@@ -96,3 +96,22 @@ def test_irreversible_change_is_reported_once(room: Room) -> None:
     assert ended.outcome is Outcome.INCOMPLETE
     assert "irreversible" in ended.manual[0]
     assert {"undo.failed", "undo.left"} <= set(room.kinds)
+
+
+def test_undo_that_is_confirmed_but_not_done_is_incomplete(room: Room, monkeypatch: pytest.MonkeyPatch) -> None:
+    service = Service(values={"lanes": True})
+    monkeypatch.setattr(actions, "ACTIONS", (*actions.ACTIONS, Setting(service, "test.0", "place 0")))
+    monkeypatch.setattr(InMemory, "write", _confirming(InMemory.write))
+    ended = back(room, Change("s0", "test.0", "place 0", (Field("lanes", False, True),), "restore"))
+    assert ended.outcome is Outcome.INCOMPLETE
+    assert "lanes is still True" in ended.reason
+    assert ended.manual == ("set {'lanes': False}",)
+
+
+def _confirming(write: Callable[..., Receipt]) -> Callable[..., Receipt]:
+    """Confirms a write that it does not do."""
+
+    def confirm(self: InMemory, values: Values, version: str, deadline: Deadline, operation: str = "") -> Receipt:
+        return write(self, {}, version, deadline, operation)
+
+    return confirm

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
@@ -76,8 +77,18 @@ class Grants:
 
 
 def _listed(names: tuple[str, ...], most: int | None) -> str:
-    shown = [mask_credentials(clean(name, 200)) for name in names[:most]]
+    shown = [_shown(name) for name in names[:most]]
     return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")
+
+
+def _shown(name: str) -> str:
+    """A name without credentials. Where that left something out, an address names the host that would be contacted."""
+    shown = mask_credentials(clean(name, 200))
+    try:
+        host = urlsplit(name).hostname if shown != name else ""
+    except ValueError:  # it is no address, and contacts nothing
+        host = ""
+    return f"{shown} (host {clean(host, 260)})" if host else shown
 
 
 def grants(targets: Iterable[TargetSettings], receivers: Iterable[Receiver], folder: Path) -> Grants:

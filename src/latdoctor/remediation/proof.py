@@ -10,8 +10,10 @@ it, and a higher certainty, as an incident is looked at when it is at its worst.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from msgspec import Struct
 from msgspec.structs import replace as replace_fields
@@ -46,6 +48,8 @@ _LATEST_PART = 2 / 3  # of the windows after the change, from which on its effec
 LOAD_KIND = ("input.length.mean", "input.rows.mean", "input.token_rate")
 _ORDERED = frozenset(("<", "<=", ">", ">="))
 _FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
+ANSWERED = "completion.rate"
+_ANSWERS_FALL = 0.2  # share by which the answered requests may fall, unless the playbook has a condition on them
 _SAME_KIND = 0.25  # the share by which the mean length of requests may differ
 
 
@@ -135,13 +139,32 @@ class Proof:
     def _success(self, found: Observation, levels: SignalValues, compare: _Comparer) -> Iterator[ConditionResult]:
         for condition in self.verify.succeed:
             yield evaluate_all(condition, found, levels, compare)
+        yield from self._answered(found, levels)
         for item in self.verify.mechanism:
             yield evaluate_mechanism(item, found, levels, _Comparer(levels))
+
+    def _answered(self, found: Observation, levels: SignalValues) -> Iterator[ConditionResult]:
+        """Whether about as many requests are answered: one that never is has no latency, and P99 falls without it.
+
+        Asked of what the load is held for: a replica that traffic is routed away from answers less. Fewer answers are
+        enough where nearly all that arrives gets one: then they were answers to retries.
+        """
+        if self.verify.load is None or any(ANSWERED in signals_of(one) for one in self.verify.succeed):
+            return
+        held = _held(self.verify.load, {signal for signal, _ in levels})
+        for key in [key for key in levels if key[0] in held]:
+            answered, arrived = (ANSWERED, key[1]), found.values.get(key, math.inf)
+            if answered in levels and answered in found.values:
+                least = (1 - _ANSWERS_FALL) * min(levels[answered], arrived)
+                expected = f"{ANSWERED} > {1 - _ANSWERS_FALL:.2g} x before, or of {key[0]}"
+                yield _of_load(answered, levels, found.values, expected, partial(operator.lt, least))
 
 
 def signals_compared(verify: Verify) -> frozenset[str]:
     """The signals whose levels before the change a proof needs."""
-    return frozenset((*LOAD_KIND, *(signal for condition in verify.conditions for signal in signals_of(condition))))
+    return frozenset(
+        (*LOAD_KIND, ANSWERED, *(signal for condition in verify.conditions for signal in signals_of(condition)))
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from latdoctor.remediation.change import (
     Contended,
     Deadline,
     ProcessEnded,
+    Refused,
+    Resource,
     SetByOther,
     State,
     Undo,
@@ -338,7 +340,7 @@ def _restore(change: Change, access: Access, deadline: Deadline, options: WriteO
         raise LatdoctorError("the change is irreversible", where=change.resource)
     resource = require_action(change.action).resource(access, change.resource)
     try:
-        return ensure(change, ChangeState.BEFORE, resource, deadline, options)
+        write = ensure(change, ChangeState.BEFORE, resource, deadline, options)
     except ProcessEnded as ended:
         raise SetByOther(change, NotOurs.ENDED) from ended
     except SetByOther:
@@ -353,3 +355,20 @@ def _restore(change: Change, access: Access, deadline: Deadline, options: WriteO
         if any(not has_values(now, {field.name: field.before}) for field in change.fields if field not in ours):
             raise
         return write
+    _require_restored(change, resource, write, deadline)
+    return write
+
+
+def _require_restored(change: Change, resource: Resource, write: Write | None, deadline: Deadline) -> None:
+    """Raises Refused if the target confirmed the write and still has our values.
+
+    Another version is the write of another client since. Without a response the confirmation has to do.
+    """
+    if write is None or has_values(change.before, change.after):
+        return
+    with suppress(Unreachable, ProcessEnded):
+        now = resource.read(deadline)
+        same = write.after.version in ("", now.version)
+        if same and has_values(now.values, change.after):
+            kept = ", ".join(f"{field.name} is still {field.after!r}" for field in change.fields)
+            raise Refused(f"the undo was accepted, but not done: {kept}", where=change.resource)

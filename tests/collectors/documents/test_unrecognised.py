@@ -29,6 +29,7 @@ CASES = {
     "services:\n  web:\n    image: x\n    ports:\n      - 80\n": "it looks like YAML",
     "import os\nimport sys\n\ndef main():\n    pass\n": "it looks like source code",
     "day,price\n1,2\n3,4\n": "it looks like a table with the columns day, price",
+    "[" * 1_000_000: "its only line is not known",
     "our service is slow\n": "its only line is not known",
     "dear all\nit is slow\nregards\n": "none of its 3 lines is known",
 }

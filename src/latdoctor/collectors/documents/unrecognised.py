@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.sanitize import clean
 
 HEAD = 64 << 10  # bytes that are looked at
@@ -128,7 +129,7 @@ def _json_names(text: str) -> str:
         return ""
     try:
         document = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         keys = re.findall(r'"([\w.:-]{1,60})"\s*:', text[:2000])
         return f"the fields {_listed(list(dict.fromkeys(keys)))}" if keys else ""
     first = document[0] if isinstance(document, list) and document else document
