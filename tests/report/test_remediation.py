@@ -145,6 +145,13 @@ def test_runs_are_listed_with_the_next_command() -> None:
     assert harmless(out.getvalue())
 
 
+def test_run_list_keeps_the_name_of_a_run_on_one_line() -> None:
+    console, out = shown(width=50)
+    name = "20260202-024000-a1b2c3"
+    remediation.runs([RunState(name, plan(), OPENED, 1)], console, as_json=False)
+    assert name in out.getvalue().partition("Next:")[0]
+
+
 def test_commands_are_on_one_line() -> None:
     """Broken over two lines it cannot be pasted."""
     console, out = shown()

@@ -93,7 +93,7 @@ def _busy(descriptor: int, path: Path, key: str) -> LockHeldError:
     return LockHeldError(
         f"process {holder.pid}{of_run} has locked {target}",
         where=str(path),
-        next_step="wait for it to end; Ctrl-C makes it roll back its changes",
+        next_step=f"wait for it to end; Ctrl-C in its terminal, or kill {holder.pid}, makes it roll back its changes",
         pid=holder.pid,
         run=clean(holder.run, 200),
     )

@@ -94,7 +94,8 @@ def runs(found: Sequence[RunState], console: Console, *, as_json: bool) -> None:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("RUN", "PLAYBOOK", "TARGET", "OUTCOME"):
-        table.add_column(heading, overflow="fold")
+        # A run is named in the next command: never on two lines.
+        table.add_column(heading, overflow="fold", no_wrap=heading == "RUN")
     for run in ordered:
         table.add_row(run.id, run.plan.playbook, clean(run.plan.target.name, 40), _verdict(run) or "unfinished")
     console.print(table)

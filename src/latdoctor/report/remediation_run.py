@@ -227,6 +227,8 @@ def _next(summary: RunSummary) -> Iterator[Line]:
     yield from _commands("Left as it is, for this run did not set it; to overwrite it:", result.overwrite, "yellow")
     if result.outcome in (Outcome.VERIFIED, Outcome.PARTLY_ROLLED_BACK) and result.run and not summary.unfinished:
         yield whole("Undo", f"latdoctor rollback {result.run}", "")
+    if result.outcome is Outcome.PENDING:
+        yield whole("Stop", f"latdoctor rollback {result.run} names the process to end", "")
     yield whole("Next", next_command(summary))
     if result.run:
         yield Line(f" every entry and measurement: latdoctor runs show {result.run} -v", "dim", Rank.MORE)
