@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_bench, lab_inject, lab_load, lab_real, lab_run
+from latdoctor.cli import lab_bench, lab_cluster, lab_inject, lab_load, lab_real, lab_run
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import serve_replicas
@@ -84,6 +84,7 @@ def need_extra(names: Sequence[str] = _NEEDED) -> None:
 
 app = typer.Typer(help="A reference server with real incidents, to try latdoctor on.", no_args_is_help=True)
 
+app.command("cluster")(lab_cluster.cluster)
 app.command("inject")(lab_inject.inject)
 app.command("load")(lab_load.load)
 app.command("run")(lab_run.run)

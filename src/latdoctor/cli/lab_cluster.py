@@ -1,0 +1,38 @@
+"""`latdoctor lab cluster`: a Kubernetes cluster on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+
+def cluster(
+    nodes: Annotated[int, typer.Option("--nodes", min=1, max=100, metavar="N", help="Number of nodes.")] = 3,
+    zones: Annotated[int, typer.Option("--zones", min=1, max=26, metavar="N", help="Zones they are spread over.")] = 3,
+    gpus: Annotated[int, typer.Option("--gpus", min=0, metavar="N", help="nvidia.com/gpu of each node.")] = 0,
+    mig_slices: Annotated[
+        int, typer.Option("--mig-slices", min=0, metavar="N", help="nvidia.com/mig-1g.5gb of each node.")
+    ] = 0,
+) -> None:
+    """Run a Kubernetes cluster until Ctrl-C.
+
+    Starts etcd, kube-apiserver, kube-controller-manager and kube-scheduler from the folder in KUBEBUILDER_ASSETS or
+    from PATH. Its kubelet runs the command of each container as a process of this machine, with the Pod's loopback
+    address in POD_IP. The only images that can be pulled are lab/workload:1 and lab/workload:2.
+
+    Exit codes: 130 stopped · 1 a program is missing or has ended · 2 usage.
+    """
+    from importlib.util import find_spec
+
+    from latdoctor.cli.interrupt import ended_by_sigterm, interruptible
+    from latdoctor.errors import UsageError
+
+    if find_spec("kubernetes") is None:
+        raise UsageError("this command needs kubernetes", next_step="pip install 'latdoctor[kubernetes]'")
+    from latdoctor.lab.cluster.cluster import Cluster, ClusterSettings
+
+    with interruptible(None), ended_by_sigterm(), Cluster(ClusterSettings(nodes, zones, gpus, mig_slices)) as running:
+        typer.echo(running.kubeconfig)
+        typer.echo(f"{nodes} nodes are ready. Next: kubectl --kubeconfig {running.kubeconfig} get nodes")
+        running.wait()

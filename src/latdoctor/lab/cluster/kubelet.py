@@ -1,0 +1,131 @@
+"""The kubelet of all nodes: follows the Pods bound to them, and gives each a worker."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from threading import Event, Lock, Thread
+from typing import Any, Self
+
+from latdoctor.lab.cluster.api import NO_ANSWER, ApiError, ClusterApi, Listed
+from latdoctor.lab.cluster.container import ContainerSettings
+from latdoctor.lab.cluster.nodes import Node, NodeAgent
+from latdoctor.lab.cluster.pod_worker import PodWorker, confirm_deletion
+
+_FINISHED = ("Succeeded", "Failed")
+
+
+class Kubelet:
+    """A context manager that registers the nodes and runs their Pods; at the end it kills every container.
+
+    A node with the annotation `lab.latdoctor/lost` disappears as by a power failure, until the annotation is removed.
+    """
+
+    def __init__(
+        self, api: ClusterApi, nodes: Sequence[Node], settings: ContainerSettings, heartbeat: float = 10.0
+    ) -> None:
+        self._api, self._settings, self._heartbeat = api, settings, heartbeat
+        self._agents = {node.name: NodeAgent(api, node) for node in nodes}
+        self._numbers: Counter[str] = Counter()
+        self._pods: dict[str, dict[str, Any]] = {}
+        self._workers: dict[str, PodWorker] = {}
+        self._lost: set[str] = set()
+        self._lock = Lock()
+        self._stop = Event()
+        self._threads = (
+            Thread(target=self._follow, name="kubelet: pods", daemon=True),
+            Thread(target=self._beat, name="kubelet: heartbeat", daemon=True),
+        )
+
+    def __enter__(self) -> Self:
+        """Raises ApiError where a node cannot be registered."""
+        for agent in self._agents.values():
+            agent.register()
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        with self._lock:
+            workers = tuple(self._workers.values())
+        for worker in workers:
+            worker.abandon()
+        for worker in workers:
+            worker.join()
+
+    def _follow(self) -> None:
+        for told in self._api.follow("/api/v1/pods", self._stop):
+            with self._lock:
+                if isinstance(told, Listed):
+                    present = {pod["metadata"]["uid"] for pod in told.objects}
+                    for uid in self._pods.keys() - present:
+                        self._forget(uid)
+                    for pod in told.objects:
+                        self._sync(pod)
+                elif told.kind == "DELETED":
+                    self._forget(told.object["metadata"]["uid"])
+                else:
+                    self._sync(told.object)
+
+    def _forget(self, uid: str) -> None:
+        """The Pod no longer exists."""
+        self._pods.pop(uid, None)
+        worker = self._workers.pop(uid, None)
+        if worker is not None:
+            worker.abandon()
+
+    def _sync(self, pod: dict[str, Any]) -> None:
+        """Brings the worker of a Pod in line with it."""
+        agent = self._agents.get(pod["spec"].get("nodeName", ""))
+        if agent is None or self._stop.is_set():
+            return
+        uid, metadata = pod["metadata"]["uid"], pod["metadata"]
+        self._pods[uid] = pod
+        if agent.node.name in self._lost:
+            return
+        worker = self._workers.get(uid)
+        deleted = "deletionTimestamp" in metadata
+        if worker is not None and worker.alive:
+            if deleted:
+                worker.delete(float(metadata.get("deletionGracePeriodSeconds", 0)))
+        elif deleted:
+            confirm_deletion(self._api, f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}", uid)
+        elif worker is None and pod.get("status", {}).get("phase") not in _FINISHED:
+            self._workers[uid] = self._start(agent.node, pod)
+
+    def _start(self, node: Node, pod: Mapping[str, Any]) -> PodWorker:
+        number = self._numbers[node.name]
+        self._numbers[node.name] += 1
+        return PodWorker(self._api, pod, node.pod_address(number), node.address, self._settings)
+
+    def _beat(self) -> None:
+        """Heartbeats; a node that is marked as lost has none, and none of its processes."""
+        while not self._stop.wait(self._heartbeat):
+            for agent in self._agents.values():
+                try:
+                    self._attend(agent)
+                except ApiError as error:
+                    if error.status != NO_ANSWER:
+                        raise
+
+    def _attend(self, agent: NodeAgent) -> None:
+        name = agent.node.name
+        lost = agent.is_marked_lost()
+        with self._lock:
+            if lost and name not in self._lost:
+                self._lost.add(name)
+                self._kill_all(name)
+            elif not lost and name in self._lost:
+                self._lost.remove(name)
+                agent.returned()
+                for pod in [pod for pod in self._pods.values() if pod["spec"]["nodeName"] == name]:
+                    self._sync(pod)
+        if not lost:
+            agent.heartbeat()
+
+    def _kill_all(self, node: str) -> None:
+        for uid, pod in self._pods.items():
+            worker = self._workers.pop(uid, None) if pod["spec"]["nodeName"] == node else None
+            if worker is not None:
+                worker.abandon()

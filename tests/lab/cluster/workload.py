@@ -1,0 +1,42 @@
+"""The server of a test Pod on POD_IP:8000: /healthz, and what its arguments say.
+
+`unhealthy-after=N`: /healthz fails after N requests; `memory=N`: takes N MiB; `end-file=PATH`: writes it on SIGTERM.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+options = dict(one.split("=", 1) for one in sys.argv[1:])
+answered = 0
+held = b"x" * (int(options.get("memory", "0")) << 20)
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        global answered  # noqa: PLW0603 (one process, one thread)
+        answered += 1
+        healthy = answered <= int(options.get("unhealthy-after", "1000000000"))
+        body = f"{os.environ['POD_NAME']} {os.environ.get('VERSION', '')}".encode()
+        self.send_response(200 if healthy else 500)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def end(*_: object) -> None:
+    if "end-file" in options:
+        with Path(options["end-file"]).open("a") as file:
+            file.write("terminated\n")
+    sys.exit(0)
+
+
+signal.signal(signal.SIGTERM, end)
+HTTPServer((os.environ["POD_IP"], 8000), Handler).serve_forever()
