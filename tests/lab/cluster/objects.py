@@ -41,9 +41,9 @@ class Namespace:
         grace = {"terminationGracePeriodSeconds": 1}
         return self.api.create(self.path("pods"), {"metadata": {"name": name}, "spec": {**grace, **spec}})
 
-    def deployment(self, name: str, replicas: int, one: Mapping[str, Any]) -> Object:
+    def deployment(self, name: str, replicas: int, one: Mapping[str, Any], **more: Any) -> Object:
         labels = {"app": name}
-        spec = {"terminationGracePeriodSeconds": 1, "containers": [one]}
+        spec = {"terminationGracePeriodSeconds": 1, "containers": [one], **more}
         body = {
             "metadata": {"name": name},
             "spec": {

@@ -8,11 +8,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from latdoctor.lab.cluster.api import ClusterApi
 from latdoctor.lab.cluster.cluster import Cluster, ClusterSettings
 from latdoctor.lab.cluster.control_plane import NodeTiming
 
 SETTINGS = ClusterSettings(
-    nodes=3,
+    nodes=5,
     zones=3,
     gpus=2,
     mig_slices=7,
@@ -22,8 +23,20 @@ SETTINGS = ClusterSettings(
 )
 
 
+# Nodes that a test may lose: no Pod of another test is there.
+SPARE = ("node-3", "node-4")
+SPARE_LABEL = "test/spare"
+
+
 def main(fifo: Path, ready: Path) -> None:
     with Cluster(SETTINGS) as cluster:
+        api = ClusterApi(cluster.kubeconfig)
+        for name in SPARE:
+            taint = {"key": SPARE_LABEL, "value": "true", "effect": "NoSchedule"}
+            api.merge(
+                f"/api/v1/nodes/{name}", {"metadata": {"labels": {SPARE_LABEL: "true"}}, "spec": {"taints": [taint]}}
+            )
+        api.close()
         written = ready.with_suffix(".part")
         written.write_text(str(cluster.kubeconfig))
         written.rename(ready)

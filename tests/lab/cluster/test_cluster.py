@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import http.client
 import os
+import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.cluster.api import ApiError, ClusterApi
+from latdoctor.lab.cluster.api import ApiError, ClusterApi, Listed
 from latdoctor.lab.cluster.control_plane import find_binaries
 from latdoctor.lab.cluster.nodes import LOST
 from tests.lab.cluster.objects import HEALTH, Namespace, Object, condition, container, server, waiting
+from tests.lab.cluster.shared_cluster import SPARE_LABEL
+from tests.waiting import comes_about
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -180,7 +184,8 @@ def test_an_eviction_respects_the_disruption_budget(namespace: Namespace) -> Non
 def test_a_lost_node_becomes_not_ready_and_its_pods_are_replaced_elsewhere(
     api: ClusterApi, namespace: Namespace
 ) -> None:
-    namespace.deployment("web", 1, container(readinessProbe=HEALTH))
+    spare = {"nodeSelector": {SPARE_LABEL: "true"}, "tolerations": [{"key": SPARE_LABEL, "operator": "Exists"}]}
+    namespace.deployment("web", 1, container(readinessProbe=HEALTH), **spare)
     (pod,) = ready(namespace.wait("pods", lambda pods: len(ready(pods)) == 1)).values()
     lost = pod["spec"]["nodeName"]
     api.merge(f"/api/v1/nodes/{lost}", {"metadata": {"annotations": {LOST: "true"}}})
@@ -195,6 +200,40 @@ def test_a_lost_node_becomes_not_ready_and_its_pods_are_replaced_elsewhere(
         api.merge(f"/api/v1/nodes/{lost}", {"metadata": {"annotations": {LOST: None}}})
     namespace.wait("nodes", lambda nodes: condition(nodes[lost], "Ready") == "True", "/api/v1/nodes")
     namespace.wait("pods", lambda pods: pod["metadata"]["name"] not in pods)
+
+
+def test_an_expired_watch_lists_again(api: ClusterApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    expired = {"type": "ERROR", "object": {"code": 410, "message": "too old resource version"}}
+    monkeypatch.setattr(api, "_lines", lambda *_: iter([expired]))
+    listed = api.follow("/api/v1/nodes", threading.Event())
+    assert [type(next(listed)) for _ in range(2)] == [Listed, Listed]
+
+
+def test_a_component_ends_with_a_killed_parent(tmp_path: Path) -> None:
+    code = (
+        "import os, shutil, sys, time\nfrom pathlib import Path\n"
+        "from latdoctor.lab.cluster.control_plane import Component\n"
+        "print(Component(shutil.which('sleep'), ['1000'], Path(sys.argv[1])).pid, flush=True)\ntime.sleep(1000)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", code, str(tmp_path / "log")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as parent:
+        try:
+            assert parent.stdout is not None
+            pid = int(parent.stdout.readline())
+            assert comes_about(lambda: b"parent_watch" not in command_of(pid), 10)
+            assert b"sleep" in command_of(pid)
+        finally:
+            parent.kill()
+    assert comes_about(lambda: not command_of(pid), 10)
+
+
+def command_of(pid: int) -> bytes:
+    """Its command line; empty for a process that has ended."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def test_missing_programs_are_named_with_how_to_get_them(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
