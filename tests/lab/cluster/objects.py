@@ -61,13 +61,13 @@ class Namespace:
         timer = threading.Timer(WITHIN, stop.set)
         timer.start()
         try:
-            for told in self.api.follow(path or self.path(kind), stop):
-                if isinstance(told, Listed):
-                    known = {one["metadata"]["name"]: one for one in told.objects}
-                elif told.kind == "DELETED":
-                    known.pop(told.object["metadata"]["name"], None)
+            for update in self.api.follow(path or self.path(kind), stop):
+                if isinstance(update, Listed):
+                    known = {one["metadata"]["name"]: one for one in update.objects}
+                elif update.kind == "DELETED":
+                    known.pop(update.object["metadata"]["name"], None)
                 else:
-                    known[told.object["metadata"]["name"]] = told.object
+                    known[update.object["metadata"]["name"]] = update.object
                 if holds(known):
                     return known
         finally:

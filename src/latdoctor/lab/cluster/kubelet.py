@@ -55,18 +55,18 @@ class Kubelet:
             worker.join()
 
     def _follow(self) -> None:
-        for told in self._api.follow("/api/v1/pods", self._stop):
+        for update in self._api.follow("/api/v1/pods", self._stop):
             with self._lock:
-                if isinstance(told, Listed):
-                    present = {pod["metadata"]["uid"] for pod in told.objects}
+                if isinstance(update, Listed):
+                    present = {pod["metadata"]["uid"] for pod in update.objects}
                     for uid in self._pods.keys() - present:
                         self._forget(uid)
-                    for pod in told.objects:
+                    for pod in update.objects:
                         self._sync(pod)
-                elif told.kind == "DELETED":
-                    self._forget(told.object["metadata"]["uid"])
+                elif update.kind == "DELETED":
+                    self._forget(update.object["metadata"]["uid"])
                 else:
-                    self._sync(told.object)
+                    self._sync(update.object)
 
     def _forget(self, uid: str) -> None:
         """The Pod no longer exists."""
