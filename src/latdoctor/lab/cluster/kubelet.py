@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from latdoctor.lab.cluster.api import NO_ANSWER, ApiError, ClusterApi, Listed
 from latdoctor.lab.cluster.container import ContainerSettings
-from latdoctor.lab.cluster.nodes import Node, NodeAgent
+from latdoctor.lab.cluster.nodes import ClusterNode, NodeAgent
 from latdoctor.lab.cluster.pod_worker import PodWorker, confirm_deletion
 
 _FINISHED = ("Succeeded", "Failed")
@@ -22,7 +22,7 @@ class Kubelet:
     """
 
     def __init__(
-        self, api: ClusterApi, nodes: Sequence[Node], settings: ContainerSettings, heartbeat: float = 10.0
+        self, api: ClusterApi, nodes: Sequence[ClusterNode], settings: ContainerSettings, heartbeat: float = 10.0
     ) -> None:
         self._api, self._settings, self._heartbeat = api, settings, heartbeat
         self._agents = {node.name: NodeAgent(api, node) for node in nodes}
@@ -94,7 +94,7 @@ class Kubelet:
         elif worker is None and pod.get("status", {}).get("phase") not in _FINISHED:
             self._workers[uid] = self._start(agent.node, pod)
 
-    def _start(self, node: Node, pod: Mapping[str, Any]) -> PodWorker:
+    def _start(self, node: ClusterNode, pod: Mapping[str, Any]) -> PodWorker:
         number = self._numbers[node.name]
         self._numbers[node.name] += 1
         return PodWorker(self._api, pod, node.pod_address(number), node.address, self._settings)

@@ -24,7 +24,7 @@ _HEALTHY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class ClusterNode:
     """A node; its Pods get addresses below `127.NETWORK.`."""
 
     name: str
@@ -44,13 +44,13 @@ class Node:
 
 def make_nodes(
     count: int, zones: int, network: int, *, gpus: int = 0, mig_slices: int = 0, cpus: int = 16
-) -> tuple[Node, ...]:
+) -> tuple[ClusterNode, ...]:
     """`node-0`, `node-1` …, spread over `zone-a`, `zone-b` …; `network` is that of the first."""
     resources = {"cpu": str(cpus), "memory": "64Gi", "pods": "110"}
     resources |= {GPU: str(gpus)} if gpus else {}
     resources |= {MIG_SLICE: str(mig_slices)} if mig_slices else {}
     return tuple(
-        Node(f"node-{number}", f"zone-{chr(ord('a') + number % zones)}", network + number, resources)
+        ClusterNode(f"node-{number}", f"zone-{chr(ord('a') + number % zones)}", network + number, resources)
         for number in range(count)
     )
 
@@ -58,7 +58,7 @@ def make_nodes(
 class NodeAgent:
     """Registers a node and renews its lease and status, as long as it is not marked as lost."""
 
-    def __init__(self, api: ClusterApi, node: Node) -> None:
+    def __init__(self, api: ClusterApi, node: ClusterNode) -> None:
         self.node = node
         self._api = api
         self._path = f"/api/v1/nodes/{node.name}"
