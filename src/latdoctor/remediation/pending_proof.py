@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import os
+import signal
 
 from msgspec import Struct
 
@@ -79,3 +81,15 @@ class ProofStarted(Struct, frozen=True):
         origin = Origin("journal", "proof.pending")
         readings = tuple(Reading(one.signal, one.subject, one.value, origin) for one in self.seen)
         return Observation(Evidence(readings=readings), {}, {}, 0.0, 0.0)
+
+
+def stop_prover(pid: int) -> bool:
+    """Ask the process that goes on with a proof to roll back; one that is suspended is continued. Whether it may be."""
+    try:
+        os.kill(pid, signal.SIGTERM)
+        os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        return True  # it has just ended
+    except PermissionError:
+        return False
+    return True

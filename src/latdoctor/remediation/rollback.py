@@ -43,6 +43,7 @@ from latdoctor.remediation.change import (
 )
 from latdoctor.remediation.own_writes import OwnWrites
 from latdoctor.remediation.ownership import NotOurs, Write
+from latdoctor.remediation.pending_proof import stop_prover
 from latdoctor.remediation.run_context import RunContext, RunJournal
 from latdoctor.remediation.run_history import (
     ChangeLeft,
@@ -58,6 +59,8 @@ from latdoctor.remediation.run_result import Outcome, Reason, Result
 from latdoctor.remediation.target import Access, Target
 
 ROLLBACK_TIMEOUT = 30.0  # seconds for all changes of a run
+_PROOF_STOPS = 60.0  # seconds in which a process that proves a change has rolled it back
+_POLL = 0.2  # seconds
 _READ_TIMEOUT = 10.0  # seconds for reading all changed resources
 ReferencedChange = tuple[ChangeRef, Change]
 # Opens the target of an earlier run. Raises UsageError if its access is unknown.
@@ -111,8 +114,26 @@ def roll_back_run(run_id: str, open_target: OpenTarget, runs: Callable[[], tuple
                 run, RollbackStarted("requested", True, Reason.REQUESTED), context
             )
     except LockHeldError as busy:
-        stop = f"kill {busy.pid}: it then rolls back" if found.proof_open and busy.run == run_id else busy.next_step
-        return Result(run_id, Outcome.REFUSED, busy.what, stop, code=Reason.LOCKED)
+        if found.proof_open and busy.pid and busy.run == run_id:
+            return _stop_proof(found, busy.pid, context)
+        return Result(run_id, Outcome.REFUSED, busy.what, busy.next_step, code=Reason.LOCKED)
+
+
+def _stop_proof(run: RunState, pid: int, context: RunContext) -> Result:
+    """Have the process that proves a change roll it back, and wait for it; roll back here if it ended without."""
+    if not stop_prover(pid):
+        reason = f"process {pid} of another user goes on with the proof"
+        return Result(run.id, Outcome.REFUSED, reason, f"as that user: kill {pid}", code=Reason.LOCKED)
+    deadline = Deadline.after(_PROOF_STOPS, context.clock, context.sleep)
+    while deadline.left > 0:
+        with suppress(LockHeldError), lock(context.state / LOCKS, run.plan.target.key, run.id):
+            ended = _reread(run.id, context)
+            if ended.open:
+                return _end(ended, context)
+            return Result(run.id, ended.outcome or Outcome.INCOMPLETE, ended.reason, code=ended.code)
+        context.sleep(_POLL)
+    reason = f"process {pid} has been asked to roll back and has not ended yet"
+    return Result(run.id, Outcome.HELD, reason, f"latdoctor runs show {run.id}", code=Reason.STILL_RUNNING)
 
 
 def _objection(run: RunState, runs: Sequence[RunState], context: RunContext) -> Result | None:
