@@ -205,6 +205,23 @@ def test_nothing_is_verified_where_something_else_changed(
     assert service.values == BEFORE
 
 
+@pytest.mark.parametrize(("rate", "outcome"), [(1.0, Outcome.VERIFIED), (40.0, Outcome.ROLLED_BACK)])
+@pytest.mark.parametrize("remembers", [True, False], ids=["history", "no history"])
+def test_nothing_is_verified_where_the_answers_are_no_longer_the_models(
+    room: Room, service: Watched, remembers: bool, rate: float, outcome: Outcome
+) -> None:
+    def fallback(value: float) -> tuple[Reading, ...]:
+        rates = {"completion.rate": 40.0, "fallback.rate": value}
+        return tuple(Reading(name, "service", one, Origin("page")) for name, one in rates.items())
+
+    def change(service: Watched) -> None:
+        service.more = fallback(rate)
+
+    service.remembers, service.more = remembers, fallback(0.0)
+    service.on_write = once_changed(change)
+    assert run(room).outcome is outcome
+
+
 @pytest.mark.parametrize("remembers", [True, False], ids=["history", "no history"])
 @pytest.mark.parametrize(("answered", "outcome"), [(40.0, Outcome.VERIFIED), (26.0, Outcome.ROLLED_BACK)])
 def test_nothing_is_verified_where_requests_are_no_longer_answered(

@@ -49,6 +49,8 @@ LOAD_KIND = ("input.length.mean", "input.rows.mean", "input.token_rate")
 _ORDERED = frozenset(("<", "<=", ">", ">="))
 _FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
 ANSWERED = "completion.rate"
+_OTHERWISE = ("fallback.rate", "standby.rate")  # answers, but not of the model
+_OTHERWISE_RISES = 0.05  # of all answers, by which they may rise, unless the playbook has a condition on them
 _ANSWERS_FALL = 0.2  # share by which the answered requests may fall, unless the playbook has a condition on them
 _SAME_KIND = 0.25  # the share by which the mean length of requests may differ
 
@@ -140,6 +142,7 @@ class Proof:
         for condition in self.verify.succeed:
             yield evaluate_all(condition, found, levels, compare)
         yield from self._answered(found, levels)
+        yield from self._by_the_model(found, levels)
         for item in self.verify.mechanism:
             yield evaluate_mechanism(item, found, levels, _Comparer(levels))
 
@@ -159,12 +162,19 @@ class Proof:
                 expected = f"{ANSWERED} > {1 - _ANSWERS_FALL:.2g} x before, or of {key[0]}"
                 yield _of_load(answered, levels, found.values, expected, partial(operator.lt, least))
 
+    def _by_the_model(self, found: Observation, levels: SignalValues) -> Iterator[ConditionResult]:
+        """Whether no more answers than before come from elsewhere: those are fast whatever the model does."""
+        own = {signal for condition in self.verify.conditions for signal in signals_of(condition)}
+        for key in [key for key in levels if key[0] in _OTHERWISE and key[0] not in own]:
+            most = levels[key] + _OTHERWISE_RISES * levels.get((ANSWERED, key[1]), 0.0)
+            expected = f"{key[0]} <= {show(key[0], most)}"
+            yield _of_load(key, levels, found.values, expected, partial(operator.ge, most))
+
 
 def signals_compared(verify: Verify) -> frozenset[str]:
     """The signals whose levels before the change a proof needs."""
-    return frozenset(
-        (*LOAD_KIND, ANSWERED, *(signal for condition in verify.conditions for signal in signals_of(condition)))
-    )
+    own = (signal for condition in verify.conditions for signal in signals_of(condition))
+    return frozenset((*LOAD_KIND, ANSWERED, *_OTHERWISE, *own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +223,7 @@ class _Comparer:
 
     def _open(self, plain: Truth, moved: Shift) -> Truth:
         needed = f"p = {moved.p:.1g}, " + (
-            f"required: below {self.chance:.1g}" if self.chance else "too early to decide"
+            f"required: below {self.chance:.1g}" if self.chance else "not decided in this window"
         )
         why = f"{plain.atoms[0].signal} is {moved.factor:.2g} x before, not yet beyond chance ({needed})"
         return replace_fields(plain, status=UNKNOWN, unsettled=(why,))
