@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,8 +113,11 @@ def slow_service(monkeypatch: pytest.MonkeyPatch, **behaviour: bool) -> Iterator
     monkeypatch.setattr(remediation_session, "RunContext", at_once)
     monkeypatch.setattr(remediation_session, "observer", lambda *_: service.observe)
     monkeypatch.setattr(remediation_session, "history_of_run", lambda *_: service.history)
-    monkeypatch.setattr(remediation_session, "hand_over", lambda place: lambda run, lock: None)
-    with _served(service):
+    with ExitStack() as proving, _served(service):
+        # Stands for the process that goes on with a proof: it holds the lock.
+        monkeypatch.setattr(
+            remediation_session, "hand_over", lambda place: lambda run, lock: proving.callback(os.close, os.dup(lock))
+        )
         yield service
 
 

@@ -12,9 +12,12 @@ import pytest
 
 from latdoctor.evidence.model import Origin, Reading, Window
 from latdoctor.evidence.page_state import PageState
+from latdoctor.journal.locks import lock
+from latdoctor.journal.state_dir import LOCKS
 from latdoctor.remediation import actions, rollback, run_history
 from latdoctor.remediation.executor import resume
 from latdoctor.remediation.history import History, of_series, since_rise
+from latdoctor.remediation.live_proofs import with_live_proofs
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.playbook import Verify
 from latdoctor.remediation.proof import ERROR, Schedule
@@ -279,6 +282,17 @@ def test_pending_proof_is_completed_by_recovery(room: Room, service: Watched, pe
     result = recovered(room, pending)
     assert result.outcome is Outcome.VERIFIED, result
     assert service.values == AFTER
+
+
+def test_proof_that_nobody_goes_on_with_is_not_pending(room: Room, service: Watched, pending: RunState) -> None:
+    """Neither after its process was killed, nor where that is suspended beyond the deadline."""
+    locks, now = room.world.state / LOCKS, service.wall()
+    with lock(locks, pending.plan.target.key, pending.id):
+        assert with_live_proofs([pending], locks, now) == (pending,)
+        assert not with_live_proofs([pending], locks, now + 3600)[0].proof_open
+    (killed,) = with_live_proofs([pending], locks, now)
+    assert killed.open
+    assert not killed.proof_open
 
 
 def test_pending_proof_without_effect_is_rolled_back(room: Room, service: Watched, pending: RunState) -> None:

@@ -9,7 +9,11 @@ import typer
 from latdoctor.cli.options import OutputFormat, OutputOption, VerboseOption
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from latdoctor.journal.entry import JournalEntry
     from latdoctor.journal.store import Journal
+    from latdoctor.remediation.run_history import RunState
 
 app = typer.Typer(help="Remediation runs: target, changes and outcome.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -21,10 +25,9 @@ def list_(output: OutputOption = OutputFormat.TEXT) -> None:
     Exit codes: 0 listed · 1 the journal cannot be read.
     """
     from latdoctor.cli.console import result_console
-    from latdoctor.remediation import run_history
     from latdoctor.report import remediation
 
-    remediation.runs(run_history.runs(_journal().entries()), result_console(), as_json=output is OutputFormat.JSON)
+    remediation.runs(_runs(_journal().entries()), result_console(), as_json=output is OutputFormat.JSON)
 
 
 @app.command("show")
@@ -39,11 +42,10 @@ def show(
     """
     from latdoctor.cli.console import result_console
     from latdoctor.errors import UsageError
-    from latdoctor.remediation import run_history
     from latdoctor.report import remediation
 
     entries = _journal().entries(run)
-    found = next(iter(run_history.runs(entries)), None)
+    found = next(iter(_runs(entries)), None)
     as_json = output is OutputFormat.JSON
     if found is not None:
         remediation.run(found, entries, result_console(), as_json=as_json, verbose=verbose)
@@ -98,6 +100,17 @@ def reset() -> None:
 
     Journal.opened(state_dir.private_folder() / state_dir.JOURNAL).append("", "breaker.reset", {})
     typer.echo("The circuit breaker is closed. Next: latdoctor runs list")
+
+
+def _runs(entries: Sequence[JournalEntry]) -> tuple[RunState, ...]:
+    """The runs of the journal as they stand now."""
+    import time
+
+    from latdoctor.journal import state_dir
+    from latdoctor.remediation.live_proofs import with_live_proofs
+    from latdoctor.remediation.run_history import runs
+
+    return with_live_proofs(runs(entries), state_dir.folder() / state_dir.LOCKS, time.time())
 
 
 def _journal() -> Journal:

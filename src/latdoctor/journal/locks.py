@@ -45,7 +45,7 @@ def lock(folder: Path, key: str, run: str = "") -> Iterator[int]:
     UsageError for the folder, and OperationError where locking fails.
     """
     ensure_private(folder)
-    path = folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.lock"
+    path = _path(folder, key)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     except OSError as error:
@@ -55,6 +55,27 @@ def lock(folder: Path, key: str, run: str = "") -> Iterator[int]:
         yield descriptor
     finally:
         os.close(descriptor)
+
+
+def is_held(folder: Path, key: str) -> bool:
+    """Whether a process holds the lock of `key`; also true where it cannot be read."""
+    try:
+        descriptor = os.open(_path(folder, key), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
+
+
+def _path(folder: Path, key: str) -> Path:
+    return folder / f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.lock"
 
 
 def _acquire(descriptor: int, path: Path, key: str, run: str) -> None:
