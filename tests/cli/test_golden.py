@@ -78,6 +78,7 @@ RUNS: dict[str, tuple[dict[str, bool], tuple[str, ...]]] = {
     "run-held": ({}, (PLAN + " --apply",)),
     "runs-show": ({}, (RUN, "runs show RUN")),
     "runs-show-rolled-back": ({"helps": False}, (RUN, "runs show RUN")),
+    "runs-show-incomplete": ({"accepts_once": True}, (RUN, "rollback RUN", "runs show RUN")),
     "rollback": ({}, (RUN, "rollback RUN")),
     "rollback-incomplete": ({"accepts_once": True}, (RUN, "rollback RUN")),
     "recover-incomplete": ({"accepts_once": True}, (RUN, "rollback RUN", "recover")),

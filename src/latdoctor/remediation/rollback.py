@@ -88,11 +88,11 @@ def recover_run(unfinished: RunState, open_target: OpenTarget, resume: Resume | 
         reason = f"the run still executes: {busy.what}"
         return Result(unfinished.id, Outcome.HELD, reason, busy.next_step, code=Reason.STILL_RUNNING)
     except LatdoctorError as error:
-        manual = _manual_commands(unfinished)
+        manual = manual_commands(unfinished)
         return Result(unfinished.id, Outcome.INCOMPLETE, str(error), manual=manual, code=Reason.ERROR)
 
 
-def _manual_commands(run: RunState) -> tuple[str, ...]:
+def manual_commands(run: RunState) -> tuple[str, ...]:
     """The commands that undo a run; none for a verified run, which stays in effect."""
     if run.verified:
         return ()

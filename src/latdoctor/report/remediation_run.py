@@ -228,7 +228,7 @@ def _next(summary: RunSummary) -> Iterator[Line]:
     if result.outcome in (Outcome.VERIFIED, Outcome.PARTLY_ROLLED_BACK) and result.run and not summary.unfinished:
         yield whole("Undo", f"latdoctor rollback {result.run}", "")
     if result.outcome is Outcome.PENDING:
-        yield whole("Stop", f"latdoctor rollback {result.run} names the process to end", "")
+        yield whole("Stop", f"latdoctor rollback {result.run}", "")
     yield whole("Next", next_command(summary))
     if result.run:
         yield Line(f" every entry and measurement: latdoctor runs show {result.run} -v", "dim", Rank.MORE)

@@ -15,6 +15,7 @@ from latdoctor.remediation.change import Change
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import shipped_playbook
+from latdoctor.remediation.rollback import manual_commands
 from latdoctor.remediation.run_history import RunState
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.report.remediation_plan import stage_title
@@ -89,6 +90,7 @@ def of_run(state: RunState, entries: Sequence[JournalEntry]) -> RunSummary:
         seconds=max(0.0, (state.ended_at or state.opened_at) - state.opened_at),
         target=state.plan.target.name,
         playbook=state.plan.playbook,
+        manual=manual_commands(state) if state.rollback and state.outcome in (None, Outcome.INCOMPLETE) else (),
     )
     steps = _steps(state.plan, state, entries, Outcome.PENDING if pending else state.outcome)
     requested, interrupted = _by_operator(state, entries)
