@@ -91,6 +91,7 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
         or bool(time_scope.since(diagnosis))
         or bool(reported)
         or any(_is_alarming(one) for one in diagnosis.vitals)
+        or not any(one.required and one.status == CheckStatus.NOT_EVALUATED for one in diagnosis.checks)
     )
     nothing = "no cause found" if fired or alarming else "nothing wrong found"
     noun = file_noun(diagnosis)
@@ -133,6 +134,6 @@ def _missing(diagnosis: Diagnosis) -> str:
         dict.fromkeys(diagnosis_text.ESSENTIALS.get(one.id, diagnosis_text.tier_noun(one.tier)) for one in lacking)
     )
     if not nouns:
-        return "too little was measured to call it healthy"
+        return next(iter(diagnosis.verdict.reasons), "too little was measured to call it healthy")
     more = f" and {len(nouns) - _NAMED} more" if len(nouns) > _NAMED else ""
     return f"not measured: {', '.join(nouns[:_NAMED])}{more}"
