@@ -21,18 +21,20 @@ def cluster(
     from PATH. Its kubelet runs the command of each container as a process of this machine, with the Pod's loopback
     address in POD_IP. The only images that can be pulled are lab/workload:1 and lab/workload:2.
 
-    Exit codes: 130 stopped · 1 a program is missing or has ended · 2 usage.
+    Exit codes: 0 stopped · 1 a program is missing or has ended · 2 usage.
     """
+    from contextlib import suppress
     from importlib.util import find_spec
 
-    from latdoctor.cli.interrupt import ended_by_sigterm, interruptible
+    from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.errors import UsageError
 
     if find_spec("kubernetes") is None:
         raise UsageError("this command needs kubernetes", next_step="pip install 'latdoctor[kubernetes]'")
     from latdoctor.lab.cluster.cluster import Cluster, ClusterSettings
 
-    with interruptible(None), ended_by_sigterm(), Cluster(ClusterSettings(nodes, zones, gpus, mig_slices)) as running:
+    settings = ClusterSettings(nodes, zones, gpus, mig_slices)
+    with suppress(KeyboardInterrupt), ended_by_sigterm(), Cluster(settings) as running:
         typer.echo(running.kubeconfig)
         typer.echo(f"{nodes} nodes are ready. Next: kubectl --kubeconfig {running.kubeconfig} get nodes")
         running.wait()

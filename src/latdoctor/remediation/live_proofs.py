@@ -13,7 +13,7 @@ _OVERDUE = 60.0  # seconds after its deadline: a rollback takes half of it at mo
 
 
 def with_live_proofs(runs: Iterable[RunState], locks: Path, now: float) -> tuple[RunState, ...]:
-    """The runs, without the proofs that nobody goes on with: such a run is unfinished, and `recover` ends it.
+    """The runs, without the proofs that no process goes on with: such a run is unfinished, and `recover` ends it.
 
     `locks`: the folder of the locks of targets. `now` in unix seconds.
     """

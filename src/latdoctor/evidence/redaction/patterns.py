@@ -37,7 +37,7 @@ _BETWEEN = r"(?:\\?[\"'])?\s{0,3}[:=]\s{0,3}"
 # Also `name => value`, `name=Type('value')`, `('name', b'value')`, `--name value`, `<name>value`, and the columns of
 # `kubectl describe`.
 _TO = (
-    r"(?:(?:\\?[\"']\]?)?\s{0,3}(?:=>|:=|[:=]|\sis\s)\s{0,40}(?:\[\s?(?=\\?[\"']))?|\\?[\"'],\s{0,2}(?=b?[\"'])|>(?=[^\s<>]{1,400}</))"
+    r"(?:(?:\\?[\"']\]?)?\s{0,3}(?:=>|:=|[:=]|\sis\s)\s{0,40}(?:[|>][+-]?\\{1,2}n\s{0,40})?(?:\[\s?(?=\\?[\"']))?|\\?[\"'],\s{0,2}(?=b?[\"'])|>(?=[^\s<>]{1,400}</))"
     r"(?:(?-i:[A-Z])\w{0,40}\((?=b?[\"']))?(?:[bru]{1,2}(?=[\"']))?"
 )
 _WORD = r"[^\s,;&\"'}\])<]{1,400}"
@@ -58,7 +58,7 @@ _SPOKEN_VALUE = rf"(?={_SPOKEN_CHAR}{{0,400}}\d)(?={_SPOKEN_CHAR}{{0,400}}[a-z])
 # A turn of ShareGPT, and an attribute of OpenTelemetry, whose names stand as values.
 SPEAKER = r"(?:human|user|gpt|chatgpt|bing|bard|assistant|system|tool|observation|function_call|function_response)"
 _TURN = (
-    rf"(?:\"from\\?\":\s{{0,3}}\\?\"{SPEAKER}\\?\",\s{{0,3}}\\?\"|'from':\s{{0,3}}'{SPEAKER}',\s{{0,3}}'"
+    rf"(?:\"from\\?\":\s{{0,3}}\\?\"{SPEAKER}\\?\",(?:\s|\\{{1,2}}n){{0,8}}\\?\"|'from':\s{{0,3}}'{SPEAKER}',\s{{0,3}}'"
     r"|\"key\\?\":\s{0,3}\\?\"(?:gen_ai|llm|traceloop|input|output)\.[\w.]{0,60}"
     r"(?:content|prompt|completion|messages|value|arguments|instructions)\\?\",\s{0,3}\\?\")"
     r"value\\?[\"']:\s{0,3}(?:\{\s{0,3}\\?\"string_?value\\?\":\s{0,3})?"
@@ -124,7 +124,8 @@ _OTHER_FIELDS = (
     ),
     (
         ("text", "input", "message", "instruction", "system", "document", "passage", "suffix", "arguments", "reasoning",
-         "thinking", "refusal", "data", "output", "parts", "queries", "sentences", "title", "tools", 'q"', "q'"),
+         "thinking", "refusal", "data", "output", "parts", "queries", "sentences", "title", "tools", 'q"', "q'",
+         'q\\"'),
         rf"(?P<of_a_chat>(?:inputs?|outputs?):\s)(?P<of_a_chat_value>{_QUOTED})"
         rf"|(?P<doubtful>(?:{_AFTER_QUOTE}{_DOUBTFUL_NAMES}{_BETWEEN}|(?:texts?|inputs?|messages|instructions?|system)=))"
         rf"(?P<doubtful_value>{_QUOTED}|{_LISTS})",
