@@ -71,15 +71,15 @@ FOR_LOAD = ("aiohttp", "hdrh", "uvloop")  # of the load generator, which can run
 _NEEDED = (*FOR_LOAD, "httptools", "scipy", "starlette", "torch", "uvicorn")
 
 
-def need_extra(names: Sequence[str] = _NEEDED) -> None:
-    """Raises UsageError where a package of the `lab` extra is missing."""
+def need_extra(names: Sequence[str] = _NEEDED, extra: str = "lab") -> None:
+    """Raises UsageError where a package of the extra is missing."""
     from importlib.util import find_spec
 
     from latdoctor.errors import UsageError
 
     missing = [name for name in names if find_spec(name) is None]
     if missing:
-        raise UsageError(f"this command needs {', '.join(missing)}", next_step="pip install 'latdoctor[lab]'")
+        raise UsageError(f"this command needs {', '.join(missing)}", next_step=f"pip install 'latdoctor[{extra}]'")
 
 
 app = typer.Typer(help="A reference server with real incidents, to try latdoctor on.", no_args_is_help=True)

@@ -24,13 +24,11 @@ def cluster(
     Exit codes: 0 stopped · 1 a program is missing or has ended · 2 usage.
     """
     from contextlib import suppress
-    from importlib.util import find_spec
 
     from latdoctor.cli.interrupt import ended_by_sigterm
-    from latdoctor.errors import UsageError
+    from latdoctor.cli.lab import need_extra
 
-    if find_spec("kubernetes") is None:
-        raise UsageError("this command needs kubernetes", next_step="pip install 'latdoctor[kubernetes]'")
+    need_extra(("kubernetes",), "kubernetes")
     from latdoctor.lab.cluster.cluster import Cluster, ClusterSettings
 
     settings = ClusterSettings(nodes, zones, gpus, mig_slices)

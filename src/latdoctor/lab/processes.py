@@ -46,10 +46,7 @@ class ChildProcess:
         self.name = name
         self._output = tempfile.TemporaryFile()  # noqa: SIM115 — closed in `close`; a pipe could fill up
         self._process = subprocess.Popen(  # noqa: S603 — our own interpreter and module
-            [
-                *(sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid())),
-                *(sys.executable, "-m", module, *arguments),
-            ],
+            parent_watch.watched(sys.executable, "-m", module, *arguments),
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._output,

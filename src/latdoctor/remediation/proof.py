@@ -160,7 +160,7 @@ class Proof:
             if answered in levels and answered in found.values:
                 least = (1 - _ANSWERS_FALL) * min(levels[answered], arrived)
                 expected = f"{ANSWERED} > {1 - _ANSWERS_FALL:.2g} x before, or of {key[0]}"
-                yield _of_load(answered, levels, found.values, expected, partial(operator.lt, least))
+                yield _compared(answered, levels, found.values, expected, partial(operator.lt, least))
 
     def _by_the_model(self, found: Observation, levels: SignalValues) -> Iterator[ConditionResult]:
         """Whether no more answers than before come from elsewhere: those are fast whatever the model does."""
@@ -168,7 +168,7 @@ class Proof:
         for key in [key for key in levels if key[0] in _OTHERWISE and key[0] not in own]:
             most = levels[key] + _OTHERWISE_RISES * levels.get((ANSWERED, key[1]), 0.0)
             expected = f"{key[0]} <= {show(key[0], most)}"
-            yield _of_load(key, levels, found.values, expected, partial(operator.ge, most))
+            yield _compared(key, levels, found.values, expected, partial(operator.ge, most))
 
 
 def signals_compared(verify: Verify) -> frozenset[str]:
@@ -253,16 +253,16 @@ def _held(load: Condition, known: Set[str]) -> frozenset[str]:
 
 def _not_less(key: tuple[str, str], before: SignalValues, after: SignalValues, share: float) -> ConditionResult:
     limit = (1 - share) * before[key]
-    return _of_load(key, before, after, f"{key[0]} > {1 - share:.2g} x before", lambda value: value > limit)
+    return _compared(key, before, after, f"{key[0]} > {1 - share:.2g} x before", lambda value: value > limit)
 
 
 def _same_kind(key: tuple[str, str], before: SignalValues, after: SignalValues) -> ConditionResult:
     tolerance = _SAME_KIND * before[key]
     expected = f"{key[0]} within {_SAME_KIND:.0%} of before"
-    return _of_load(key, before, after, expected, lambda value: abs(value - before[key]) <= tolerance)
+    return _compared(key, before, after, expected, lambda value: abs(value - before[key]) <= tolerance)
 
 
-def _of_load(
+def _compared(
     key: tuple[str, str],
     before: SignalValues,
     after: SignalValues,

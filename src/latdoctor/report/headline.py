@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, UserImpact
-from latdoctor.diagnosis.result import Diagnosis, Vital
+from latdoctor.diagnosis.result import Check, Diagnosis, Vital
 from latdoctor.gap_code import GapCode
 from latdoctor.report import cluster_signs, diagnosis_text, gpu_signs, log_signs, time_scope
 from latdoctor.report.vital_signs import IDLE, P99, RATES, file_noun, headline_latency, phrase
@@ -91,7 +91,7 @@ def _inconclusive(diagnosis: Diagnosis, said: str) -> str:
         or bool(time_scope.since(diagnosis))
         or bool(reported)
         or any(_is_alarming(one) for one in diagnosis.vitals)
-        or not any(one.required and one.status == CheckStatus.NOT_EVALUATED for one in diagnosis.checks)
+        or not _lacking(diagnosis)
     )
     nothing = "no cause found" if fired or alarming else "nothing wrong found"
     noun = file_noun(diagnosis)
@@ -123,9 +123,14 @@ def _is_over(sign: Vital, limit: float) -> bool:
     return not isinstance(sign.value, str) and sign.value > limit
 
 
+def _lacking(diagnosis: Diagnosis) -> list[Check]:
+    """The essentials that were not measured."""
+    return [one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED]
+
+
 def _missing(diagnosis: Diagnosis) -> str:
     """The kinds of essentials that were not measured, the harm to users first, in the user's words."""
-    lacking = [one for one in diagnosis.checks if one.required and one.status == CheckStatus.NOT_EVALUATED]
+    lacking = _lacking(diagnosis)
     judged = {one.id for one in diagnosis.checks if one.status in (CheckStatus.FIRED, CheckStatus.CLEAR)}
     if "client-p99-over-slo" in judged:  # the same question, answered where users are
         lacking = [one for one in lacking if one.id != "p99-over-slo"]

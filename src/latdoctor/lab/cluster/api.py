@@ -64,17 +64,17 @@ class ClusterApi:
         self._client.rest_client.pool_manager.clear()
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
-        return self._json("get", path, query=query)
+        return self._json(path, self._send("get", path, query=query))
 
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return self._json("post", path, body)
+        return self._json(path, self._send("post", path, body))
 
     def merge(self, path: str, body: Mapping[str, Any], content_type: str = _PATCH) -> dict[str, Any]:
         """A patch, by default a strategic merge."""
-        return self._json("patch", path, body, content_type)
+        return self._json(path, self._send("patch", path, body, content_type))
 
     def delete(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return self._json("delete", path, body or {})
+        return self._json(path, self._send("delete", path, body or {}))
 
     def follow(self, path: str, stop: Event, **query: str) -> Iterator[Listed | Changed]:
         """The objects of `path` and their changes, until `stop` is set.
@@ -118,15 +118,7 @@ class ClusterApi:
         finally:
             response.close()
 
-    def _json(
-        self,
-        method: str,
-        path: str,
-        body: Mapping[str, Any] | None = None,
-        content_type: str = "application/json",
-        query: Mapping[str, str] | None = None,
-    ) -> dict[str, Any]:
-        response = self._send(method, path, body, content_type, query)
+    def _json(self, path: str, response: Any) -> dict[str, Any]:
         decoded: dict[str, Any] = json.loads(self._checked(path, lambda: response.data))
         return decoded
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +23,7 @@ class ContainerProcess:
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
         with log.open("ab") as output:
             self._process = subprocess.Popen(  # noqa: S603 (the command of the Pod)
-                [sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid()), *command],
+                parent_watch.watched(*command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

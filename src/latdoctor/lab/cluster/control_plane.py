@@ -8,7 +8,6 @@ import secrets
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import ExitStack, suppress
@@ -67,7 +66,7 @@ class Component:
         self.name, self._log = Path(program).name, log
         with log.open("wb") as output:
             self._process = subprocess.Popen(  # noqa: S603 (a program of the folder that the operator named)
-                [sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid()), program, *arguments],
+                parent_watch.watched(program, *arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -15,6 +15,11 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 NOT_FOUND = 127  # the exit code of a shell for it
 
 
+def watched(*command: str) -> tuple[str, ...]:
+    """The command that starts `command` so that it ends with the thread of this process that starts it."""
+    return (sys.executable, "-I", "-S", __file__, str(os.getpid()), *command)
+
+
 def main(arguments: list[str]) -> int:
     """Does not return where the program can be started."""
     parent, program = int(arguments[0]), arguments[1:]

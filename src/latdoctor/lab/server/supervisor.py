@@ -6,7 +6,6 @@ import asyncio
 import os
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
@@ -119,7 +118,7 @@ class Supervisor:
         with ExitStack() as opened:
             log = opened.enter_context(Path(command.log).open("ab")) if command.log else None
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", parent_watch.__file__, str(os.getpid()), *command.argv),
+                *parent_watch.watched(*command.argv),
                 stdin=subprocess.DEVNULL,
                 stdout=log or subprocess.DEVNULL,
                 stderr=log,
