@@ -11,13 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.collectors.documents.kubernetes.columns import heading, row
-from latdoctor.collectors.documents.kubernetes.quantities import age, moment, occurrence, quantity
+from latdoctor.collectors.documents.kubernetes.quantities import age, moment, occurrence
 from latdoctor.collectors.documents.reader import parse
 from latdoctor.collectors.file_kinds import FileKind, recognise
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence
 from latdoctor.evidence.redaction.redactor import Redactor
+from latdoctor.kubernetes_quantity import quantity
 from tests.cli.running import run
 
 CASES = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from latdoctor.kubernetes_quantity import quantity
 from latdoctor.lab.cluster.container_process import ContainerProcess
 from latdoctor.lab.cluster.probes import Probe, ProbeTarget, http_failure
-from latdoctor.lab.cluster.quantity import quantity
 
 _LONGEST_BACKOFF = 300.0  # seconds
 _RESET_AFTER = 600.0  # seconds of running without a restart
@@ -56,7 +57,8 @@ class Container:
         self._target = ProbeTarget(environment["POD_IP"], ports, {**environment, **own})
         self._log = settings.logs / f"{environment['POD_NAMESPACE']}_{environment['POD_NAME']}_{self.name}.log"
         limit = spec.get("resources", {}).get("limits", {}).get("memory")
-        self._memory = quantity(limit) if limit else float("inf")
+        memory = quantity(limit)
+        self._memory = math.inf if memory is None else memory
         self.process: ContainerProcess | None = None
         self.restarts = 0
         self._state: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}

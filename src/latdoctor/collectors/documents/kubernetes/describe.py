@@ -26,7 +26,8 @@ from latdoctor.collectors.documents.kubernetes.described_lines import (
 )
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
-from latdoctor.collectors.documents.kubernetes.quantities import moment, quantity
+from latdoctor.collectors.documents.kubernetes.quantities import moment
+from latdoctor.kubernetes_quantity import quantity
 
 _CONTAINER = re.compile(r"\s*([a-z0-9](?:[-a-z0-9.]{0,61}[a-z0-9])?):\s*$")
 _RESOURCE = re.compile(r"\s*([a-z0-9][\w./-]*?):?\s+(\d\S*)(?:\s|$)")

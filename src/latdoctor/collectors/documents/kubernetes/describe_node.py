@@ -13,7 +13,8 @@ from latdoctor.collectors.documents.kubernetes.described_lines import (
     listed,
 )
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
-from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment, quantity
+from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment
+from latdoctor.kubernetes_quantity import quantity
 
 _RESOURCE = re.compile(r"\s*([a-z0-9][\w./-]*?):?\s+(\d\S*)(?:\s+\((\d{1,6})%\))?(?:\s|$)")
 _SECTIONS = ("Capacity", "Allocatable", "System Info", "Allocated resources", "Events", "Addresses")

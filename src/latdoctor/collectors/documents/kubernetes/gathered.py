@@ -13,10 +13,11 @@ from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.kubernetes import SIGNALS
 from latdoctor.collectors.documents.kubernetes.command import kube_command
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent, classify
-from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, quantity
+from latdoctor.collectors.documents.kubernetes.quantities import is_gpu
 from latdoctor.collectors.documents.text_format import Section
 from latdoctor.evidence.model import Event, Evidence, Gap, Labels, Reading, Series, Subject, Value, Window
 from latdoctor.gap_code import GapCode
+from latdoctor.kubernetes_quantity import quantity
 from latdoctor.sanitize import clean
 
 ABOUT = "about"

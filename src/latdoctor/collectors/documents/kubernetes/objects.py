@@ -11,7 +11,7 @@ from latdoctor.collectors.documents.kubernetes import conditions, tables
 from latdoctor.collectors.documents.kubernetes.containers import ContainerFacts, Ended, Probe, put
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
-from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment, quantity
+from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment
 from latdoctor.collectors.documents.kubernetes.schema import (
     Autoscaler,
     ContainerSpec,
@@ -28,6 +28,7 @@ from latdoctor.collectors.documents.kubernetes.schema import (
     Quota,
     Workload,
 )
+from latdoctor.kubernetes_quantity import quantity
 
 T = TypeVar("T")
 MAX_OBJECTS = 5000  # of one text

@@ -1,17 +1,13 @@
-"""Numbers and times as Kubernetes writes them: `500Mi`, `400m`, `3d4h`, `85%`, RFC 1123 and RFC 3339 times."""
+"""Times, counts and devices as Kubernetes writes them: `3d4h`, `x5 over 20m`, RFC 1123 and RFC 3339 times."""
 
 from __future__ import annotations
 
-import math
 import re
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from msgspec import Struct
 
-_QUANTITY = re.compile(r"([+-]?\d{1,18}(?:\.\d{1,18})?)(m|u|n|k|[KMGTPE]i?|[eE][+-]?\d{1,2})?")
-_SUFFIXES = {"n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18}
-_BINARY = {f"{letter}i": 1024.0**power for power, letter in enumerate("KMGTPE", 1)}
 _AGE = re.compile(r"(?:(\d{1,4})y)?(?:(\d{1,5})d)?(?:(\d{1,6})h)?(?:(\d{1,7})m)?(?:(\d{1,8})s)?")
 _AGE_SECONDS = (365 * 86400, 86400, 3600, 60, 1)
 _REPEATED = re.compile(r"(\S+)\s+\(x(\d{1,9})\s+over\s+(\S+?)\)")
@@ -28,19 +24,6 @@ class Occurrence(Struct, frozen=True):
     last: float | None
     first: float | None
     count: int | None
-
-
-def quantity(text: object) -> float | None:
-    """`500Mi`, `400m`, `2` or `1e3` in base units; None for anything else, such as `<none>`."""
-    found = _QUANTITY.fullmatch(str(text).strip())
-    if not found:
-        return None
-    number, suffix = float(found[1]), found[2] or ""
-    if suffix[:1] in ("e", "E") and len(suffix) > 1 and suffix[1] != "i":
-        value = number * 10.0 ** int(suffix[1:])
-    else:
-        value = number * _SUFFIXES.get(suffix, _BINARY.get(suffix, 1.0))
-    return value if math.isfinite(value) else None
 
 
 def age(text: str) -> float | None:

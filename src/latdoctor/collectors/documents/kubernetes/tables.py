@@ -9,7 +9,8 @@ from latdoctor.collectors.documents.kubernetes import containers
 from latdoctor.collectors.documents.kubernetes.containers import Ended
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
-from latdoctor.collectors.documents.kubernetes.quantities import age, is_gpu, moment, occurrence, quantity
+from latdoctor.collectors.documents.kubernetes.quantities import age, is_gpu, moment, occurrence
+from latdoctor.kubernetes_quantity import quantity
 from latdoctor.sanitize import clean
 
 Row = Mapping[str, str]
