@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.cluster.api import ClusterApi
+from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.lab.cluster.control_plane import find_binaries
 from tests.lab.cluster import shared_cluster
 from tests.lab.cluster.objects import Namespace
@@ -68,7 +68,7 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
         descriptor = os.open(users, os.O_RDWR)  # a writer, without waiting for a reader
         os.set_inheritable(descriptor, False)
         kubeconfig = _start(folder)
-    api = ClusterApi(kubeconfig)
+    api = ClusterApi(Login(kubeconfig))
     yield api
     api.close()
     os.close(descriptor)

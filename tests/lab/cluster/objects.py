@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from latdoctor.lab.cluster.api import ClusterApi, Listed
+from latdoctor.cluster_api import ClusterApi, Listed
 
 WITHIN = 45.0  # seconds: far more than any of it takes
 WORKLOAD = Path(__file__).with_name("workload.py")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from latdoctor.lab.cluster.api import ClusterApi
+from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.lab.cluster.cluster import Cluster, ClusterSettings
 from latdoctor.lab.cluster.control_plane import NodeTiming
 
@@ -30,10 +30,10 @@ SPARE_LABEL = "test/spare"
 
 def main(fifo: Path, ready: Path) -> None:
     with Cluster(SETTINGS) as cluster:
-        api = ClusterApi(cluster.kubeconfig)
+        api = ClusterApi(Login(cluster.kubeconfig))
         for name in SPARE:
             taint = {"key": SPARE_LABEL, "value": "true", "effect": "NoSchedule"}
-            api.merge(
+            api.patch(
                 f"/api/v1/nodes/{name}", {"metadata": {"labels": {SPARE_LABEL: "true"}}, "spec": {"taints": [taint]}}
             )
         api.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.cluster.api import ApiError, ClusterApi, Listed
+from latdoctor.cluster_api import ApiError, ClusterApi, Listed
 from latdoctor.lab.cluster.control_plane import find_binaries
 from latdoctor.lab.cluster.nodes import LOST
 from tests.lab.cluster.objects import HEALTH, Namespace, Object, condition, container, server, waiting
@@ -51,7 +51,7 @@ def test_a_rollout_keeps_old_pods_until_new_ones_are_ready(namespace: Namespace)
     namespace.deployment("web", 2, web)
     namespace.wait("pods", lambda pods: len(ready(pods)) == 2)
     body = {"spec": {"template": {"spec": {"containers": [{**web, "image": "lab/workload:2"}]}}}}
-    namespace.api.merge(namespace.path("deployments", "web"), body)
+    namespace.api.patch(namespace.path("deployments", "web"), body)
     fewest = 2
 
     def replaced(pods: dict[str, Object]) -> bool:
@@ -188,7 +188,7 @@ def test_a_lost_node_becomes_not_ready_and_its_pods_are_replaced_elsewhere(
     namespace.deployment("web", 1, container(readinessProbe=HEALTH), **spare)
     (pod,) = ready(namespace.wait("pods", lambda pods: len(ready(pods)) == 1)).values()
     lost = pod["spec"]["nodeName"]
-    api.merge(f"/api/v1/nodes/{lost}", {"metadata": {"annotations": {LOST: "true"}}})
+    api.patch(f"/api/v1/nodes/{lost}", {"metadata": {"annotations": {LOST: "true"}}})
     try:
         nodes = namespace.wait("nodes", lambda nodes: condition(nodes[lost], "Ready") == "Unknown", "/api/v1/nodes")
         assert len({one["metadata"]["labels"][ZONE] for one in nodes.values()}) == 3
@@ -197,7 +197,7 @@ def test_a_lost_node_becomes_not_ready_and_its_pods_are_replaced_elsewhere(
         pods = namespace.wait("pods", lambda pods: ready(pods) and pod["metadata"]["name"] not in ready(pods))
         assert {one["spec"]["nodeName"] for one in ready(pods).values()}.isdisjoint({lost})
     finally:
-        api.merge(f"/api/v1/nodes/{lost}", {"metadata": {"annotations": {LOST: None}}})
+        api.patch(f"/api/v1/nodes/{lost}", {"metadata": {"annotations": {LOST: None}}})
     namespace.wait("nodes", lambda nodes: condition(nodes[lost], "Ready") == "True", "/api/v1/nodes")
     namespace.wait("pods", lambda pods: pod["metadata"]["name"] not in pods)
 

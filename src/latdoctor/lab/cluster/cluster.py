@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from latdoctor.lab.cluster.api import ClusterApi
+from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.lab.cluster.container import ContainerSettings
 from latdoctor.lab.cluster.control_plane import ControlPlane, NodeTiming
 from latdoctor.lab.cluster.kubelet import Kubelet
@@ -49,7 +49,7 @@ class Cluster:
         wanted = self._settings
         with self._ends:
             self._ends.enter_context(self.control_plane)
-            api = ClusterApi(self.kubeconfig)
+            api = ClusterApi(Login(self.kubeconfig))
             self._ends.callback(api.close)
             logs = self.control_plane.folder / "pods"
             logs.mkdir()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.cluster.api import ApiError, ClusterApi
+from latdoctor.cluster_api import ApiError, ClusterApi, Login
 from latdoctor.lab.server import parent_watch
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.sanitize import clean
@@ -198,7 +198,7 @@ class ControlPlane:
             self.must_run()
             if (self.folder / "certificates" / "apiserver.crt").is_file():
                 try:
-                    api = ClusterApi(self.kubeconfig)
+                    api = ClusterApi(Login(self.kubeconfig))
                     api.get("/api/v1/namespaces/default")  # made by the last of the hooks after the start
                     api.close()
                     return

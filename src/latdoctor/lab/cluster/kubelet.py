@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from threading import Event, Lock, Thread
 from typing import Any, Self
 
-from latdoctor.lab.cluster.api import NO_ANSWER, ApiError, ClusterApi, Listed
+from latdoctor.cluster_api import NO_ANSWER, ApiError, ClusterApi, Listed
 from latdoctor.lab.cluster.container import ContainerSettings
 from latdoctor.lab.cluster.nodes import ClusterNode, NodeAgent
 from latdoctor.lab.cluster.pod_worker import PodWorker, confirm_deletion

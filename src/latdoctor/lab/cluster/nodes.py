@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from latdoctor.lab.cluster.api import CONFLICT, ApiError, ClusterApi
+from latdoctor.cluster_api import CONFLICT, ApiError, ClusterApi
 from latdoctor.lab.cluster.container import timestamp
 
 GPU = "nvidia.com/gpu"

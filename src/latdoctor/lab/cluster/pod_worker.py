@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 from typing import Any
 
-from latdoctor.lab.cluster.api import CONFLICT, FORBIDDEN, NO_ANSWER, NOT_FOUND, ApiError, ClusterApi
+from latdoctor.cluster_api import CONFLICT, FORBIDDEN, NO_ANSWER, NOT_FOUND, ApiError, ClusterApi
 from latdoctor.lab.cluster.container import Container, ContainerSettings, timestamp
 from latdoctor.lab.cluster.pod_status import pod_status
 

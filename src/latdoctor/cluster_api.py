@@ -1,9 +1,10 @@
-"""Requests to the API server by path, with the official client, and a watch that lists again after a gap."""
+"""Requests to the API server of a Kubernetes cluster by path, with the official client, and a watch that lists again after a gap."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
@@ -16,7 +17,9 @@ FORBIDDEN = 403
 NOT_FOUND = 404
 CONFLICT = 409
 NO_ANSWER = 0
-_PATCH = "application/strategic-merge-patch+json"
+STRATEGIC_MERGE = "application/strategic-merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+Body = Mapping[str, Any] | Sequence[Mapping[str, Any]]  # a JSON Patch is a list
 _TIMEOUT = (5.0, 30.0)  # seconds to connect, and between two pieces of the answer
 _WATCH_FOR = 25  # seconds: shorter than the time-out between pieces, so that a quiet watch ends by itself
 _RETRY_AFTER = 0.5
@@ -45,20 +48,35 @@ class Changed:
     object: dict[str, Any]
 
 
-class ClusterApi:
-    """The API server of a kubeconfig. Safe for several threads. Raises ApiError where it does not answer."""
+@dataclass(frozen=True, slots=True)
+class Login:
+    """How the API server is found: a context of a kubeconfig file, or the service account of this Pod.
 
-    def __init__(self, kubeconfig: Path) -> None:
-        from kubernetes import client, config
-        from kubernetes.dynamic import DynamicClient
+    Empty: the current context, and the file that kubectl uses ($KUBECONFIG, else ~/.kube/config). Inside a Pod without
+    a kubeconfig the service account.
+    """
+
+    kubeconfig: Path | None = None
+    context: str = ""
+
+
+class ClusterApi:
+    """The API server of a login. Safe for several threads. Raises ApiError where it does not answer."""
+
+    def __init__(self, login: Login) -> None:
+        """Raises OperationError where there is no such login."""
+        from kubernetes import client
 
         settings = client.Configuration()
-        config.load_kube_config(config_file=str(kubeconfig), client_configuration=settings)
+        self.context = _configure(settings, login)  # its name in the kubeconfig; empty in a Pod
         settings.connection_pool_maxsize = 64
         settings.retries = False
         self._client = client.ApiClient(settings)
-        cache = kubeconfig.parent / f"{kubeconfig.name}.discovery.json"
-        self._dynamic = self._checked("/apis", lambda: DynamicClient(self._client, cache_file=str(cache)))
+
+    @property
+    def address(self) -> str:
+        """The URL of the API server."""
+        return str(self._client.configuration.host)
 
     def close(self) -> None:
         self._client.rest_client.pool_manager.clear()
@@ -69,8 +87,7 @@ class ClusterApi:
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._json(path, self._send("post", path, body))
 
-    def merge(self, path: str, body: Mapping[str, Any], content_type: str = _PATCH) -> dict[str, Any]:
-        """A patch, by default a strategic merge."""
+    def patch(self, path: str, body: Body, content_type: str = STRATEGIC_MERGE) -> dict[str, Any]:
         return self._json(path, self._send("patch", path, body, content_type))
 
     def delete(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
@@ -126,39 +143,71 @@ class ClusterApi:
         self,
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Body | None = None,
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        return self._checked(
+        """The response, whose body is not read yet."""
+        response = self._checked(path, lambda: self._answer(method, path, body, content_type, query))
+        if 200 <= response.status < 300:
+            return response.response
+        content = self._checked(path, response.read)
+        raise ApiError(response.status, _message(response.status, response.reason, content), path)
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Body | None,
+        content_type: str,
+        query: Mapping[str, str] | None,
+    ) -> Any:
+        request = self._client.param_serialize(
+            method.upper(),
             path,
-            lambda: self._dynamic.request(
-                method,
-                path,
-                body=body,
-                query_params=list((query or {}).items()),
-                content_type=content_type,
-                serialize=False,
-                _request_timeout=_TIMEOUT,
-            ),
+            query_params=list((query or {}).items()),
+            header_params={"Accept": "application/json", "Content-Type": content_type},
+            body=body,
+            auth_settings=["BearerToken"],
         )
+        return self._client.call_api(*request, _request_timeout=_TIMEOUT)
 
     @staticmethod
-    def _checked(path: str, call: Any) -> Any:
+    def _checked(path: str, call: Callable[[], Any]) -> Any:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
         try:
             return call()
-        except ApiException as error:
-            raise ApiError(error.status or NO_ANSWER, _message(error), path) from error
+        except ApiException as error:  # the client's own, such as a certificate that it does not accept
+            raise ApiError(NO_ANSWER, f"the API server does not answer: {error.reason}", path) from error
         except HTTPError as error:
             raise ApiError(NO_ANSWER, f"the API server does not answer: {error}", path) from error
 
 
-def _message(error: Any) -> str:
+def _configure(settings: Any, login: Login) -> str:
+    """Write the login into the client's `settings`, and return the name of its context."""
+    from kubernetes import config
+
+    file = str(login.kubeconfig) if login.kubeconfig else None
+    named = bool(file or login.context or os.environ.get("KUBECONFIG"))
+    try:
+        if not named and "KUBERNETES_SERVICE_HOST" in os.environ:
+            config.load_incluster_config(client_configuration=settings)
+            return ""
+        _, current = config.list_kube_config_contexts(config_file=file)
+        context = login.context or str(current["name"])
+        config.load_kube_config(file, context, client_configuration=settings, persist_config=False)
+    except (config.ConfigException, OSError) as error:
+        raise OperationError(
+            f"no login to a cluster: {error}", next_step="kubectl config get-contexts lists the contexts"
+        ) from error
+    return context
+
+
+def _message(status: int, reason: str, content: bytes) -> str:
     """The server's own message, where it sent one."""
     try:
-        return str(json.loads(error.body)["message"])
+        return str(json.loads(content)["message"])
     except (TypeError, ValueError, KeyError):
-        return f"HTTP {error.status} {error.reason}"
+        return f"HTTP {status} {reason}"
