@@ -1,4 +1,4 @@
-"""Requests to the API server of a Kubernetes cluster by path, with the official client, and a watch that lists again after a gap."""
+"""Requests to the API server of a Kubernetes cluster, with the official client, and a watch that outlives a gap."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.errors import OperationError
 from latdoctor.cluster_api import ClusterApi, Login
+from latdoctor.errors import OperationError
 from latdoctor.lab.cluster.control_plane import find_binaries
 from tests.lab.cluster import shared_cluster
 from tests.lab.cluster.objects import Namespace

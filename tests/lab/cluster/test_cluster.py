@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.errors import OperationError
 from latdoctor.cluster_api import ApiError, ClusterApi, Listed
+from latdoctor.errors import OperationError
 from latdoctor.lab.cluster.control_plane import find_binaries
 from latdoctor.lab.cluster.nodes import LOST
 from tests.lab.cluster.objects import HEALTH, Namespace, Object, condition, container, server, waiting

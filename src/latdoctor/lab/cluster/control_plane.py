@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from latdoctor.errors import OperationError
 from latdoctor.cluster_api import ApiError, ClusterApi, Login
+from latdoctor.errors import OperationError
 from latdoctor.lab.server import parent_watch
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.sanitize import clean

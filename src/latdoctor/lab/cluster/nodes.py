@@ -87,8 +87,8 @@ class NodeAgent:
 
     def heartbeat(self) -> None:
         """Raises ApiError."""
-        self._api.merge(f"{_LEASES}/{self.node.name}", self._lease())
-        self._api.merge(f"{self._path}/status", {"status": self._status()})
+        self._api.patch(f"{_LEASES}/{self.node.name}", self._lease())
+        self._api.patch(f"{self._path}/status", {"status": self._status()})
 
     def returned(self) -> None:
         """The node was lost and is back: it is ready from now on."""

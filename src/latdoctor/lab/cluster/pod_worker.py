@@ -86,7 +86,7 @@ class PodWorker:
         if status == self._reported or self._abandoned.is_set():
             return
         try:
-            self._api.merge(f"{self._path}/status", {"metadata": {"uid": self._uid}, "status": status})
+            self._api.patch(f"{self._path}/status", {"metadata": {"uid": self._uid}, "status": status})
             self._reported = status
         except ApiError as error:
             if error.status not in (NOT_FOUND, CONFLICT, NO_ANSWER):
@@ -100,7 +100,7 @@ class PodWorker:
         name, count = self._counts.get((reason, message), ("", 0))
         try:
             if name:
-                self._api.merge(f"{events}/{name}", {"count": count + 1, "lastTimestamp": timestamp()})
+                self._api.patch(f"{events}/{name}", {"count": count + 1, "lastTimestamp": timestamp()})
             else:
                 name = self._api.create(events, self._new_event(kind, reason, message))["metadata"]["name"]
         except ApiError as error:
