@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -26,11 +26,15 @@ _RETRY_AFTER = 0.5
 
 
 class ApiError(OperationError):
-    """A refused request with its HTTP status; NO_ANSWER where the server cannot be reached."""
+    """A refused request with its HTTP status; NO_ANSWER where the server cannot be reached.
 
-    def __init__(self, status: int, what: str, where: str) -> None:
+    `causes`: the codes in the server's answer, such as DisruptionBudget or NamespaceTerminating.
+    """
+
+    def __init__(self, status: int, what: str, where: str, causes: Sequence[str] = ()) -> None:
         super().__init__(what, where=where)
         self.status = status
+        self.causes = tuple(causes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,17 @@ class Changed:
 
     kind: str
     object: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """A request: its method (get, post, patch, delete), the path, the body and the query."""
+
+    method: str
+    path: str
+    body: Body | None = None
+    content_type: str = "application/json"
+    query: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +107,11 @@ class ClusterApi:
 
     def delete(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return self._json(path, self._send("delete", path, body or {}))
+
+    def request(self, request: ApiRequest, seconds: float) -> dict[str, Any]:
+        """Send `request`, and wait at most so many seconds for each piece of the answer."""
+        one, timeout = request, (min(_TIMEOUT[0], seconds), seconds)
+        return self._json(one.path, self._send(one.method, one.path, one.body, one.content_type, one.query, timeout))
 
     def follow(self, path: str, stop: Event, **query: str) -> Iterator[Listed | Changed]:
         """The objects of `path` and their changes, until `stop` is set.
@@ -146,13 +166,15 @@ class ClusterApi:
         body: Body | None = None,
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
+        timeout: tuple[float, float] = _TIMEOUT,
     ) -> Any:
         """The response, whose body is not read yet."""
-        response = self._checked(path, lambda: self._answer(method, path, body, content_type, query))
+        response = self._checked(path, lambda: self._answer(method, path, body, content_type, query, timeout))
         if 200 <= response.status < 300:
             return response.response
         content = self._checked(path, response.read)
-        raise ApiError(response.status, _message(response.status, response.reason, content), path)
+        message, causes = _message(response.status, response.reason, content)
+        raise ApiError(response.status, message, path, causes)
 
     def _answer(
         self,
@@ -161,6 +183,7 @@ class ClusterApi:
         body: Body | None,
         content_type: str,
         query: Mapping[str, str] | None,
+        timeout: tuple[float, float],
     ) -> Any:
         request = self._client.param_serialize(
             method.upper(),
@@ -170,7 +193,7 @@ class ClusterApi:
             body=body,
             auth_settings=["BearerToken"],
         )
-        return self._client.call_api(*request, _request_timeout=_TIMEOUT)
+        return self._client.call_api(*request, _request_timeout=timeout)
 
     @staticmethod
     def _checked(path: str, call: Callable[[], Any]) -> Any:
@@ -205,9 +228,11 @@ def _configure(settings: Any, login: Login) -> str:
     return context
 
 
-def _message(status: int, reason: str, content: bytes) -> str:
-    """The server's own message, where it sent one."""
+def _message(status: int, reason: str, content: bytes) -> tuple[str, tuple[str, ...]]:
+    """The server's own message and the codes of its causes, where it sent them."""
     try:
-        return str(json.loads(content)["message"])
-    except (TypeError, ValueError, KeyError):
-        return f"HTTP {status} {reason}"
+        answer = json.loads(content)
+        causes = (answer.get("details") or {}).get("causes") or ()
+        return str(answer["message"]), tuple(str(one.get("reason", "")) for one in causes)
+    except (AttributeError, TypeError, ValueError, KeyError):
+        return f"HTTP {status} {reason}", ()
