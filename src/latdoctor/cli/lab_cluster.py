@@ -19,7 +19,8 @@ def cluster(
 
     Starts etcd, kube-apiserver, kube-controller-manager and kube-scheduler from the folder in KUBEBUILDER_ASSETS or
     from PATH. Its kubelet runs the command of each container as a process of this machine, with the Pod's loopback
-    address in POD_IP. The only images that can be pulled are lab/workload:1 and lab/workload:2.
+    address in POD_IP. The images that can be pulled are lab/reference:1 to :3, which are releases of the reference
+    server, and lab/workload:1 and :2, which run the command of the container.
 
     Exit codes: 0 stopped · 1 a program is missing or has ended · 2 usage.
     """

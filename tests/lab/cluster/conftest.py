@@ -55,7 +55,8 @@ def _start(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
+def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """That of the shared cluster."""
     _must_have_binaries()
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cluster"
@@ -67,11 +68,16 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterApi]:
             os.mkfifo(users)
         descriptor = os.open(users, os.O_RDWR)  # a writer, without waiting for a reader
         os.set_inheritable(descriptor, False)
-        kubeconfig = _start(folder)
-    api = ClusterApi(Login(kubeconfig))
-    yield api
-    api.close()
+        started = _start(folder)
+    yield started
     os.close(descriptor)
+
+
+@pytest.fixture(scope="session")
+def api(kubeconfig: Path) -> Iterator[ClusterApi]:
+    one = ClusterApi(Login(kubeconfig))
+    yield one
+    one.close()
 
 
 @pytest.fixture

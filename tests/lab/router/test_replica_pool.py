@@ -31,6 +31,20 @@ def test_only_ready_ones_are_chosen() -> None:
         assert fleet.choose() is None
 
 
+def test_replicas_come_and_go_and_those_that_stay_keep_what_is_in_flight() -> None:
+    fleet = ReplicaPool({}, RouterConfig(slow_start_ms=0), dynamic=True)
+    assert fleet.choose() is None
+    fleet.replace_ready(URLS)
+    stays, goes = fleet.known("a"), fleet.known("b")
+    with fleet.in_flight(stays), fleet.in_flight(goes):
+        fleet.replace_ready({"a": "http://127.0.0.1:1/", "c": "http://127.0.0.1:3"})
+        assert {one.name: one.in_flight for one in fleet.statuses()} == {"a": 1, "c": 0}
+        assert fleet.choose() is fleet.known("c")
+    assert (stays.in_flight, goes.in_flight) == (0, 0)
+    fleet.replace_ready({})
+    assert fleet.choose() is None
+
+
 def test_what_is_in_flight_is_counted_whatever_happens() -> None:
     fleet = ReplicaPool(URLS)
     fleet.ready("a")

@@ -176,6 +176,23 @@ def test_a_request_that_could_not_be_delivered_goes_to_the_next() -> None:
     run(test)
 
 
+def test_a_router_of_one_try_sends_no_request_again() -> None:
+    async def test() -> None:
+        async with cluster("b") as found:
+            unused = f"http://127.0.0.1:{free_ports(1)[0]}"
+            fleet = ReplicaPool({"a": unused, "b": found.fleet.known("b").url}, RouterConfig(policy="round-robin"))
+            fleet.ready("a")
+            fleet.ready("b")
+            async with Router(fleet, one_try=True) as router:
+                answers = [await ask(router, "POST", "/v1/echo") for _ in range(4)]
+                page = samples((await ask(router, "GET", "/metrics"))[1].decode())
+            assert sorted(status for status, _ in answers) == [200, 200, 503, 503]
+            assert page["ref_router_unrouted_total", "replica-unreachable"] == 2
+            assert fleet.known("a").state == "ready"  # what watches it says when it is not
+
+    run(test)
+
+
 async def ask(router: Router, method: str, path: str) -> tuple[int, bytes]:
     """One request through the application itself, without a port."""
     scope = {"type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": b""}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,10 +13,9 @@ from typing import Self
 from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.lab.cluster.container import ContainerSettings
 from latdoctor.lab.cluster.control_plane import ControlPlane, NodeTiming
+from latdoctor.lab.cluster.images import IMAGES
 from latdoctor.lab.cluster.kubelet import Kubelet
 from latdoctor.lab.cluster.nodes import make_nodes
-
-IMAGES = ("lab/workload:1", "lab/workload:2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ClusterSettings:
     zones: int = 3
     gpus: int = 0
     mig_slices: int = 0
-    images: frozenset[str] = frozenset(IMAGES)
+    images: Mapping[str, Sequence[str]] = field(default_factory=lambda: IMAGES)
     backoff: float = 10.0
     heartbeat: float = 10.0
     timing: NodeTiming = field(default_factory=NodeTiming)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 from latdoctor.kubernetes_quantity import quantity
 from latdoctor.lab.cluster.container_process import ContainerProcess
+from latdoctor.lab.cluster.images import command_of
 from latdoctor.lab.cluster.probes import Probe, ProbeTarget, http_failure
 
 _LONGEST_BACKOFF = 300.0  # seconds
@@ -27,7 +28,7 @@ Report = Callable[[str, str, str], None]  # an event: its type, reason and messa
 class ContainerSettings:
     """What containers of one kubelet have in common: known images, and the first back-off in seconds."""
 
-    images: frozenset[str]
+    images: Mapping[str, Sequence[str]]
     backoff: float
     logs: Path
 
@@ -156,7 +157,12 @@ class Container:
             self._report("Warning", "Failed", message)
             self._wait_in("ErrImagePull", message, now + self._next_backoff())
             return
-        command = [*self._spec.get("command", ()), *self._spec.get("args", ())]
+        command = command_of(self._spec, self._settings.images[image], self._target.environment)
+        if not command:
+            message = f'Error: image "{image}" has no command, and the container names none'
+            self._report("Warning", "Failed", message)
+            self._wait_in("CreateContainerError", message, now + self._next_backoff())
+            return
         self.process = ContainerProcess(command, self._target.environment, self._log)
         self._started = now
         self._state = {"running": {"startedAt": timestamp()}}

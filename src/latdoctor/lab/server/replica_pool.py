@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 
@@ -64,10 +64,18 @@ class ReplicaPool:
     """Chooses among the replicas that are ready, by the policy of the configuration in force."""
 
     def __init__(
-        self, urls: dict[str, str], config: RouterConfig | None = None, *, now: Callable[[], float] = time.monotonic
+        self,
+        urls: dict[str, str],
+        config: RouterConfig | None = None,
+        *,
+        dynamic: bool = False,
+        now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`urls` by name. Raises UsageError where there is none, or where the configuration does not fit."""
-        if not urls:
+        """`urls` by name; `dynamic`: replicas come and go through `replace_ready`, and there may be none.
+
+        Raises UsageError where there is none otherwise, or where the configuration does not fit.
+        """
+        if not urls and not dynamic:
             raise UsageError("a router needs at least one replica")
         self._now = now
         self._replicas = {name: Replica(name, url.rstrip("/")) for name, url in urls.items()}
@@ -127,6 +135,15 @@ class ReplicaPool:
         if name not in self._replicas:
             raise UsageError(f"there is no replica {name!r}", next_step=f"one of {', '.join(self._replicas)}")
         return self._replicas[name]
+
+    def replace_ready(self, urls: Mapping[str, str]) -> None:
+        """From now on exactly these replicas, all of them ready; requests in flight at others are completed."""
+        for name in self._replicas.keys() - urls.keys():
+            del self._replicas[name]
+        for name, url in urls.items():
+            if name not in self._replicas or self._replicas[name].url != url.rstrip("/"):
+                self._replicas[name] = Replica(name, url.rstrip("/"), ReplicaState.READY, self._now(), starts=1)
+        self._changed.set()
 
     def started(self, name: str, pid: int) -> None:
         """Its process runs; it is not ready yet."""

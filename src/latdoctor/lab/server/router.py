@@ -1,13 +1,14 @@
 """HTTP router in front of the replicas: every request under /v1/ goes to one of them. With its metrics page.
 
-A request that could not be delivered at all goes to the next replica. One that was delivered and lost is answered
-503 and never sent twice: the replica may have computed it.
+A request that could not be delivered at all goes to the next replica, unless the router tries one only. One that was
+delivered and lost is answered 503 and never sent twice: the replica may have computed it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter as Counting
 from collections.abc import Mapping
 from typing import Self
 
@@ -62,10 +63,8 @@ class RouterMetrics:
             "Share of its weight that counts now: below 1 while it is eased in, 0 where it takes nothing",
         )
         self._lost = self._counter("ref_router_replica_lost", "Times its process was lost", "replica")
-        info = self._gauge("ref_router_replica_info", "Where its own page is", "address")
-        for one in pool.statuses():
-            info.labels(one.name, one.url).set(1)
-        self._counted_losses = dict.fromkeys((one.name for one in pool.statuses()), 0)
+        self._info = self._gauge("ref_router_replica_info", "Where its own page is", "address")
+        self._counted_losses: Counting[str] = Counting()
 
     def _counter(self, name: str, message: str, *labels: str) -> Counter:
         return Counter(name, message, labels, registry=self.registry)
@@ -89,8 +88,11 @@ class RouterMetrics:
         self._unrouted.labels(reason).inc()
 
     def page(self) -> bytes:
-        """The page in Prometheus' text format."""
+        """The page in Prometheus' text format. The state of replicas that are gone is not on it."""
+        for gauge in (self._up, self._in_flight, self._weight, self._share, self._info):
+            gauge.clear()
         for one in self._pool.statuses():
+            self._info.labels(one.name, one.url).set(1)
             self._up.labels(one.name).set(one.state is ReplicaState.READY)
             self._in_flight.labels(one.name).set(one.in_flight)
             self._weight.labels(one.name).set(one.eased_weight)
@@ -110,10 +112,14 @@ _SESSION_DECODER = msgspec.json.Decoder(_SessionField)
 
 
 class Router:
-    """Passes requests on to the pool's replicas; an asynchronous context that holds the connections to them."""
+    """Passes requests on to the pool's replicas; an asynchronous context that holds the connections to them.
 
-    def __init__(self, pool: ReplicaPool) -> None:
+    `one_try`: a request that its replica does not take is answered 503, as behind a proxy without retries.
+    """
+
+    def __init__(self, pool: ReplicaPool, *, one_try: bool = False) -> None:
         self._pool = pool
+        self._one_try = one_try
         self._metrics = RouterMetrics(pool)
         self._session: aiohttp.ClientSession | None = None
         self.draining = False  # reports not ready, and asks clients to disconnect
@@ -196,7 +202,9 @@ class Router:
             try:
                 with self._pool.in_flight(replica):
                     answer = await self._deliver(replica, request, body)
-            except aiohttp.ClientConnectorError:
+            except aiohttp.ClientConnectorError as error:
+                if self._one_try:
+                    raise Unavailable("replica-unreachable", f"replica {replica.name} took no connection") from error
                 self._pool.unready(replica.name)  # until it answers the supervisor again
                 tried |= {replica.name}
                 continue

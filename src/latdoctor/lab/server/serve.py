@@ -58,8 +58,11 @@ class ServeOptions(Struct, frozen=True):
             )
 
 
-def serve(options: ServeOptions) -> None:
-    """Serves until SIGTERM or SIGINT. Raises UsageError, and OperationError if the port is not available."""
+def serve(options: ServeOptions, backend: Callable[[ServerConfig], ModelBackend] | None = None) -> None:
+    """Serves until SIGTERM or SIGINT. Raises UsageError, and OperationError if the port is not available.
+
+    `backend` builds the model; by default the one of torch.
+    """
     gc.set_threshold(700, 10, 10)  # Python's default, as in any server: its pauses are measured
     import uvloop
 
@@ -68,9 +71,9 @@ def serve(options: ServeOptions) -> None:
     # torch starts a team of threads for each new size of its pool; one is best with two shared processors.
     os.environ.setdefault("OMP_NUM_THREADS", str(options.config.model.threads))
     allow_files()
-    backend = torch_backend(options.config)
+    model = (backend or torch_backend)(options.config)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(options, backend))
+        runner.run(_serve(options, model))
 
 
 async def _serve(options: ServeOptions, backend: ModelBackend) -> None:
