@@ -38,7 +38,7 @@ from latdoctor.remediation.run_result import Outcome
 from latdoctor.remediation.target import Access, Target, TargetKind
 from tests.remediation.simulated_service import AT, NAME, Remembered, Service, Setting
 
-SERVICE = 0.005  # seconds for a request: 200 a second
+CAPACITY = 200.0  # requests a second
 HISTORY, WARM_UP, LONGEST = 600.0, 100.0, 900.0  # seconds
 EFFECT, IN_TIME = 2.0, 60.0  # factor on latencies of a change with effect; seconds from it to its proof
 BAD = 10.0  # seconds of the bad window, and from its end to the run
@@ -77,20 +77,20 @@ class Pattern:
     slower: Callable[[np.random.Generator, Array], Array] = lambda rng, at: np.ones_like(at)
     sigma: float = 0.0  # of log-normal service times; 0: exponential
 
-    def queue(self, seed: int) -> Queue:
+    def queue(self, seed: int, capacity: float) -> Queue:
         rng = np.random.default_rng(seed)
         seconds = WARM_UP + HISTORY + LONGEST
         steps = np.arange(0.0, seconds, 1.0)
-        counts = rng.poisson(self.load(rng, steps) / SERVICE)
+        counts = rng.poisson(self.load(rng, steps) * capacity)
         arrivals = np.sort(np.repeat(steps, counts) + rng.random(int(counts.sum())))
-        works = self._works(rng, len(arrivals)) * self.slower(rng, arrivals)
+        works = self._works(rng, len(arrivals)) * self.slower(rng, arrivals) / capacity
         total = np.cumsum(works)
         return Queue(arrivals, total + np.maximum.accumulate(arrivals - (total - works)))
 
     def _works(self, rng: np.random.Generator, count: int) -> Array:
         if not self.sigma:
-            return rng.exponential(SERVICE, count)
-        return rng.lognormal(np.log(SERVICE) - self.sigma**2 / 2, self.sigma, count)
+            return rng.exponential(1.0, count)
+        return rng.lognormal(-(self.sigma**2) / 2, self.sigma, count)
 
 
 def _constant(load: float) -> Callable[[np.random.Generator, Array], Array]:
@@ -188,7 +188,8 @@ def _demanded(book: Playbook) -> float:
 def _bad(queue: Queue) -> float:
     """The end of the first window after the history whose P99 is in the worst tenth, in seconds."""
     starts = np.arange(WARM_UP, WARM_UP + HISTORY + LONGEST / 2, BAD)
-    p99 = [float(np.quantile(queue.answered(at, at + BAD), 0.99)) for at in starts]
+    answered = [queue.answered(at, at + BAD) for at in starts]
+    p99 = [float(np.quantile(found, 0.99)) if len(found) else np.inf for found in answered]
     limit = np.quantile(p99, 0.9)
     later = (at for at, value in zip(starts, p99, strict=True) if at >= WARM_UP + HISTORY and value >= limit)
     return float(next(later, starts[int(np.argmax(p99))])) + BAD
@@ -229,6 +230,7 @@ class Asked:
     history: float
     first: int
     count: int
+    capacity: float
 
 
 @dataclass
@@ -261,7 +263,7 @@ def measured(asked: Asked) -> dict[str, Row]:
     rows: dict[str, Row] = {}
     pattern = next(one for one in PATTERNS if one.name == asked.pattern)
     for seed in range(asked.first, asked.first + asked.count):
-        queue = pattern.queue(seed)
+        queue = pattern.queue(seed, asked.capacity)
         at = _bad(queue) + BAD
         for name, book in shapes().items():
             row = rows.setdefault(name, Row())
@@ -309,11 +311,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = arguments(__doc__)
     parser.add_argument("--runs", type=int, default=300, help="runs of each cell")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--capacity", type=float, default=CAPACITY, help="requests a second that can be answered")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args(argv)
     step = max(1, min(20, given.runs // given.processes))
     parts = [
-        Asked(pattern.name, history, first, min(step, given.seed + given.runs - first))
+        Asked(pattern.name, history, first, min(step, given.seed + given.runs - first), given.capacity)
         for history in (HISTORY, 0.0)
         for pattern in PATTERNS
         for first in range(given.seed, given.seed + given.runs, step)

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NewType
 
 from msgspec import Meta, Struct, field
 
-from latdoctor.conditions.ast import Condition
+from latdoctor.conditions.ast import Condition, signals_of
 from latdoctor.remediation.change import Undo
 from latdoctor.remediation.target import TargetKind
 
@@ -169,6 +169,11 @@ class Verify(Struct, frozen=True):
     def conditions(self) -> tuple[Condition, ...]:
         """Those of success, mechanism and load."""
         return (*self.succeed, *self.mechanism_conditions, *(() if self.load is None else (self.load,)))
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those that its conditions are about."""
+        return frozenset(signal for condition in self.conditions for signal in signals_of(condition))
 
     def check(self) -> Iterator[str]:
         """Yield the problems of the definition."""

@@ -48,6 +48,7 @@ _LATEST_PART = 2 / 3  # of the windows after the change, from which on its effec
 LOAD_KIND = ("input.length.mean", "input.rows.mean", "input.token_rate")
 _ORDERED = frozenset(("<", "<=", ">", ">="))
 _FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
+_FALLS_BY_CHANCE = 1.5  # standard deviations of counting, where these are more than _FALLS_FEW; at most _FALLS
 ANSWERED = "completion.rate"
 _OTHERWISE = ("fallback.rate", "standby.rate")  # answers, but not of the model
 _OTHERWISE_RISES = 0.05  # of all answers, by which they may rise, unless the playbook has a condition on them
@@ -128,11 +129,18 @@ class Proof:
             held = _held(self.verify.load, {signal for signal, _ in levels})
             for key in (key for key in levels if key[0] in held):
                 # Near saturation a little less load is much faster, whatever is changed; so are shorter requests.
-                yield _not_less(key, levels, found.values, self.schedule.load_falls)
+                yield _not_less(key, levels, found.values, self._may_fall(key, found))
                 if kind := self._kind_of(key[1]):
                     yield _same_kind(kind, levels, found.values)
         if why := other_process(self.pages, last.pages):
             yield ConditionResult("the same process", FAILS, why)
+
+    def _may_fall(self, key: tuple[str, str], found: Observation) -> float:
+        """The share by which the load may fall: few requests differ by more than that without another load."""
+        before = self.before[key]
+        counts = (math.fsum(before.values) * before.step, found.values.get(key, 0.0) * (found.ended - found.started))
+        chance = math.sqrt(sum(1 / max(1.0, count) for count in counts))
+        return max(self.schedule.load_falls, min(_FALLS, _FALLS_BY_CHANCE * chance))
 
     def _kind_of(self, subject: str) -> tuple[str, str] | None:
         keys = [(signal, subject) for signal in LOAD_KIND if signal not in self.verify.alters]
@@ -152,7 +160,7 @@ class Proof:
         Asked of what the load is held for: a replica that traffic is routed away from answers less. Fewer answers are
         enough where nearly all that arrives gets one: then they were answers to retries.
         """
-        if self.verify.load is None or any(ANSWERED in signals_of(one) for one in self.verify.succeed):
+        if self.verify.load is None or ANSWERED in self.verify.signals:
             return
         held = _held(self.verify.load, {signal for signal, _ in levels})
         for key in [key for key in levels if key[0] in held]:
@@ -164,8 +172,7 @@ class Proof:
 
     def _by_the_model(self, found: Observation, levels: SignalValues) -> Iterator[ConditionResult]:
         """Whether no more answers than before come from elsewhere: those are fast whatever the model does."""
-        own = {signal for condition in self.verify.conditions for signal in signals_of(condition)}
-        for key in [key for key in levels if key[0] in _OTHERWISE and key[0] not in own]:
+        for key in [key for key in levels if key[0] in _OTHERWISE and key[0] not in self.verify.signals]:
             most = levels[key] + _OTHERWISE_RISES * levels.get((ANSWERED, key[1]), 0.0)
             expected = f"{key[0]} <= {show(key[0], most)}"
             yield _compared(key, levels, found.values, expected, partial(operator.ge, most))
@@ -173,8 +180,7 @@ class Proof:
 
 def signals_compared(verify: Verify) -> frozenset[str]:
     """The signals whose levels before the change a proof needs."""
-    own = (signal for condition in verify.conditions for signal in signals_of(condition))
-    return frozenset((*LOAD_KIND, ANSWERED, *_OTHERWISE, *own))
+    return frozenset((*LOAD_KIND, ANSWERED, *_OTHERWISE, *verify.signals))
 
 
 @dataclass(frozen=True, slots=True)
