@@ -208,26 +208,6 @@ def test_nothing_is_verified_where_something_else_changed(
     assert service.values == BEFORE
 
 
-@pytest.mark.parametrize(
-    ("rate", "factor", "outcome"),
-    [
-        (20.0, 0.93, Outcome.VERIFIED),  # of 300 requests so many are missing by chance
-        (20.0, 0.89, Outcome.ROLLED_BACK),
-        (400.0, 0.97, Outcome.VERIFIED),
-        (400.0, 0.93, Outcome.ROLLED_BACK),
-    ],
-)
-def test_load_may_fall_by_what_counting_explains(
-    room: Room, service: Watched, rate: float, factor: float, outcome: Outcome
-) -> None:
-    def change(service: Watched) -> None:
-        service.rate = factor * rate
-
-    service.remembers, service.rate = False, rate
-    service.on_write = once_changed(change)
-    assert run(room).outcome is outcome
-
-
 @pytest.mark.parametrize(("rate", "outcome"), [(1.0, Outcome.VERIFIED), (40.0, Outcome.ROLLED_BACK)])
 @pytest.mark.parametrize("remembers", [True, False], ids=["history", "no history"])
 def test_nothing_is_verified_where_the_answers_are_no_longer_the_models(

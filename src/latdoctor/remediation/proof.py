@@ -48,7 +48,6 @@ _LATEST_PART = 2 / 3  # of the windows after the change, from which on its effec
 LOAD_KIND = ("input.length.mean", "input.rows.mean", "input.token_rate")
 _ORDERED = frozenset(("<", "<=", ">", ">="))
 _FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
-_FALLS_BY_CHANCE = 1.5  # standard deviations of counting, where these are more than _FALLS_FEW; at most _FALLS
 ANSWERED = "completion.rate"
 _OTHERWISE = ("fallback.rate", "standby.rate")  # answers, but not of the model
 _OTHERWISE_RISES = 0.05  # of all answers, by which they may rise, unless the playbook has a condition on them
@@ -129,18 +128,11 @@ class Proof:
             held = _held(self.verify.load, {signal for signal, _ in levels})
             for key in (key for key in levels if key[0] in held):
                 # Near saturation a little less load is much faster, whatever is changed; so are shorter requests.
-                yield _not_less(key, levels, found.values, self._may_fall(key, found))
+                yield _not_less(key, levels, found.values, self.schedule.load_falls)
                 if kind := self._kind_of(key[1]):
                     yield _same_kind(kind, levels, found.values)
         if why := other_process(self.pages, last.pages):
             yield ConditionResult("the same process", FAILS, why)
-
-    def _may_fall(self, key: tuple[str, str], found: Observation) -> float:
-        """The share by which the load may fall: few requests differ by more than that without another load."""
-        before = self.before[key]
-        counts = (math.fsum(before.values) * before.step, found.values.get(key, 0.0) * (found.ended - found.started))
-        chance = math.sqrt(sum(1 / max(1.0, count) for count in counts))
-        return max(self.schedule.load_falls, min(_FALLS, _FALLS_BY_CHANCE * chance))
 
     def _kind_of(self, subject: str) -> tuple[str, str] | None:
         keys = [(signal, subject) for signal in LOAD_KIND if signal not in self.verify.alters]
