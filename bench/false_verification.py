@@ -40,7 +40,7 @@ from tests.remediation.simulated_service import AT, NAME, Remembered, Service, S
 
 CAPACITY = 200.0  # requests a second
 HISTORY, WARM_UP, LONGEST = 600.0, 100.0, 900.0  # seconds
-EFFECT, IN_TIME = 2.0, 60.0  # factor on latencies of a change with effect; seconds from it to its proof
+EFFECT, IN_TIME = 2.0, 60.0  # by which a change with effect divides latencies; seconds from it to its proof
 BAD = 10.0  # seconds of the bad window, and from its end to the run
 Array = NDArray[np.float64]
 LATENCIES = ("latency.p50", "latency.p99", "router.latency.p99")
@@ -231,6 +231,7 @@ class Asked:
     first: int
     count: int
     capacity: float
+    effect: float
 
 
 @dataclass
@@ -259,7 +260,7 @@ class Row:
 
 
 def measured(asked: Asked) -> dict[str, Row]:
-    """By playbook: runs without effect, and under the first pattern as many that divide every latency by EFFECT."""
+    """By playbook: runs without effect, and under the first pattern as many with effect."""
     rows: dict[str, Row] = {}
     pattern = next(one for one in PATTERNS if one.name == asked.pattern)
     for seed in range(asked.first, asked.first + asked.count):
@@ -269,8 +270,8 @@ def measured(asked: Asked) -> dict[str, Row]:
             row = rows.setdefault(name, Row())
             outcome, _ = run(book, queue, at, 1.0, asked.history)
             row.outcomes[outcome] = row.outcomes.get(outcome, 0) + 1
-            if pattern is PATTERNS[0] and _demanded(book) >= 1 / EFFECT:
-                outcome, seconds = run(book, queue, at, EFFECT, asked.history)
+            if pattern is PATTERNS[0] and _demanded(book) >= 1 / asked.effect:
+                outcome, seconds = run(book, queue, at, asked.effect, asked.history)
                 verified = outcome is Outcome.VERIFIED
                 row.add(Row({}, 1, int(verified), int(verified and seconds <= IN_TIME)))
     return rows
@@ -294,7 +295,7 @@ def result(table: Table) -> dict[str, object]:
     }
 
 
-def text(table: Table) -> str:
+def text(table: Table, effect: float) -> str:
     """The runs that were verified, of those without effect, by playbook and pattern; and of those with effect."""
     patterns = list(dict.fromkeys(pattern for pattern, _, _ in table))
     heads = dict.fromkeys((book, history) for _, book, history in table)
@@ -304,7 +305,7 @@ def text(table: Table) -> str:
         found = [f"{row.wrong} of {row.runs}" for row in cells]
         power = f"{cells[0].verified} of {cells[0].effective}" if cells[0].effective else ""
         rows.append((book, f"{history:.0f} s", *found, power))
-    return "\n".join(markdown(("", "history", *patterns, f"{EFFECT:g} x better"), rows))
+    return "\n".join(markdown(("", "history", *patterns, f"{effect:g} x better"), rows))
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -312,11 +313,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--runs", type=int, default=300, help="runs of each cell")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--capacity", type=float, default=CAPACITY, help="requests a second that can be answered")
+    parser.add_argument("--effect", type=float, default=EFFECT, help="by which a change with effect divides latencies")
     parser.add_argument("--processes", type=int, default=2)
     given = parser.parse_args(argv)
     step = max(1, min(20, given.runs // given.processes))
     parts = [
-        Asked(pattern.name, history, first, min(step, given.seed + given.runs - first), given.capacity)
+        Asked(pattern.name, history, first, min(step, given.seed + given.runs - first), given.capacity, given.effect)
         for history in (HISTORY, 0.0)
         for pattern in PATTERNS
         for first in range(given.seed, given.seed + given.runs, step)
@@ -326,7 +328,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         for asked, rows in zip(parts, pool.imap(measured, parts), strict=True):
             for book, row in rows.items():
                 table.setdefault((asked.pattern, book, asked.history), Row()).add(row)
-    print_result(result(table), given.output, text(table))
+    print_result(result(table), given.output, text(table, given.effect))
 
 
 if __name__ == "__main__":
