@@ -110,7 +110,9 @@ def case(bundle: Bundle, evidence: Evidence, coverage: tuple[Coverage, ...]) -> 
         evidence=evidence,
         baseline=bundle.baseline.lookup if bundle.baseline else {},
         coverage=coverage,
-        providers=tuple(Provider(c.name, c.option, c.cost, _shown(c)) for c in COLLECTORS if c.option),
+        providers=tuple(
+            Provider(c.name, c.option, c.cost, _shown(c)) for c in COLLECTORS if c.option and c.may_exist(evidence)
+        ),
     )
 
 
@@ -126,7 +128,9 @@ def observer(wanted: CollectRequest, context: Context, baseline: Baseline | None
     Only at what shows the present: a history or a log would bring samples from before the change.
     Raises UsageError where nothing of that kind was given.
     """
-    live = CollectRequest(servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid)
+    live = CollectRequest(
+        servers=wanted.servers, nvml=wanted.nvml, host=wanted.host, pid=wanted.pid, kubernetes=wanted.kubernetes
+    )
     if not live.servers:
         raise UsageError(
             "nothing shows whether a change helps", next_step="give the server's metrics page: --server URL"

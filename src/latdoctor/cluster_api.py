@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -13,28 +14,48 @@ from typing import Any
 from latdoctor.errors import OperationError
 
 GONE = 410
+UNAUTHORIZED = 401
 FORBIDDEN = 403
 NOT_FOUND = 404
 CONFLICT = 409
+TOO_MANY_REQUESTS = 429
 NO_ANSWER = 0
 STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 Body = Mapping[str, Any] | Sequence[Mapping[str, Any]]  # a JSON Patch is a list
-_TIMEOUT = (5.0, 30.0)  # seconds to connect, and between two pieces of the answer
 _WATCH_FOR = 25  # seconds: shorter than the time-out between pieces, so that a quiet watch ends by itself
 _RETRY_AFTER = 0.5
 
 
+class NoAnswer(StrEnum):
+    """Why there is no usable answer."""
+
+    UNREACHABLE = "unreachable"
+    TIMEOUT = "timeout"
+    CERTIFICATE = "certificate"
+    TOO_LARGE = "too-large"
+    MALFORMED = "malformed"
+
+
 class ApiError(OperationError):
-    """A refused request with its HTTP status; NO_ANSWER where the server cannot be reached.
+    """A refused request with its HTTP status; NO_ANSWER where there is no usable answer, and then why.
 
     `causes`: the codes in the server's answer, such as DisruptionBudget or NamespaceTerminating.
     """
 
-    def __init__(self, status: int, what: str, where: str, causes: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        status: int,
+        what: str,
+        where: str,
+        causes: Sequence[str] = (),
+        *,
+        no_answer: NoAnswer = NoAnswer.UNREACHABLE,
+    ) -> None:
         super().__init__(what, where=where)
         self.status = status
         self.causes = tuple(causes)
+        self.no_answer = no_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +85,15 @@ class ApiRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """Seconds to connect and between two pieces of an answer, and the bytes of an answer (None: any number)."""
+
+    connect: float = 5.0
+    read: float = 30.0
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Login:
     """How the API server is found: a context of a kubeconfig file, or the service account of this Pod.
 
@@ -78,10 +108,11 @@ class Login:
 class ClusterApi:
     """The API server of a login. Safe for several threads. Raises ApiError where it does not answer."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, limits: Limits = Limits()) -> None:
         """Raises OperationError where there is no such login."""
         from kubernetes import client
 
+        self._limits = limits
         settings = client.Configuration()
         self.context = _configure(settings, login)  # its name in the kubeconfig; empty in a Pod
         settings.connection_pool_maxsize = 64
@@ -110,7 +141,7 @@ class ClusterApi:
 
     def request(self, request: ApiRequest, seconds: float) -> dict[str, Any]:
         """Send `request`, and wait at most so many seconds for each piece of the answer."""
-        one, timeout = request, (min(_TIMEOUT[0], seconds), seconds)
+        one, timeout = request, (min(self._limits.connect, seconds), seconds)
         return self._json(one.path, self._send(one.method, one.path, one.body, one.content_type, one.query, timeout))
 
     def follow(self, path: str, stop: Event, **query: str) -> Iterator[Listed | Changed]:
@@ -156,8 +187,26 @@ class ClusterApi:
             response.close()
 
     def _json(self, path: str, response: Any) -> dict[str, Any]:
-        decoded: dict[str, Any] = json.loads(self._checked(path, lambda: response.data))
+        content = self._checked(path, lambda: self._content(response))
+        most = self._limits.bytes
+        if most is not None and len(content) > most:
+            raise ApiError(NO_ANSWER, f"the answer is larger than {most >> 20} MiB", path, no_answer=NoAnswer.TOO_LARGE)
+        try:
+            decoded = json.loads(content)
+        except ValueError as error:
+            raise ApiError(NO_ANSWER, "the answer is no JSON", path, no_answer=NoAnswer.MALFORMED) from error
+        if not isinstance(decoded, dict):
+            raise ApiError(NO_ANSWER, "the answer is no object", path, no_answer=NoAnswer.MALFORMED)
         return decoded
+
+    def _content(self, response: Any) -> bytes:
+        most = self._limits.bytes
+        if most is None:
+            return bytes(response.data)
+        content = bytes(response.read(most + 1, decode_content=True))
+        if len(content) > most:
+            response.close()  # the rest would be read before another request could use the connection
+        return content
 
     def _send(
         self,
@@ -166,7 +215,7 @@ class ClusterApi:
         body: Body | None = None,
         content_type: str = "application/json",
         query: Mapping[str, str] | None = None,
-        timeout: tuple[float, float] = _TIMEOUT,
+        timeout: tuple[float, float] | None = None,
     ) -> Any:
         """The response, whose body is not read yet."""
         response = self._checked(path, lambda: self._answer(method, path, body, content_type, query, timeout))
@@ -183,7 +232,7 @@ class ClusterApi:
         body: Body | None,
         content_type: str,
         query: Mapping[str, str] | None,
-        timeout: tuple[float, float],
+        timeout: tuple[float, float] | None,
     ) -> Any:
         request = self._client.param_serialize(
             method.upper(),
@@ -193,19 +242,25 @@ class ClusterApi:
             body=body,
             auth_settings=["BearerToken"],
         )
-        return self._client.call_api(*request, _request_timeout=timeout)
+        patience = timeout or (self._limits.connect, self._limits.read)
+        return self._client.call_api(*request, _request_timeout=patience)
 
     @staticmethod
     def _checked(path: str, call: Callable[[], Any]) -> Any:
         from kubernetes.client.exceptions import ApiException
-        from urllib3.exceptions import HTTPError
+        from urllib3.exceptions import HTTPError, NewConnectionError, SSLError
+        from urllib3.exceptions import TimeoutError as HttpTimeout
 
         try:
             return call()
         except ApiException as error:  # the client's own, such as a certificate that it does not accept
-            raise ApiError(NO_ANSWER, f"the API server does not answer: {error.reason}", path) from error
+            what = f"the API server does not answer: {error.reason}"
+            raise ApiError(NO_ANSWER, what, path, no_answer=NoAnswer.CERTIFICATE) from error
         except HTTPError as error:
-            raise ApiError(NO_ANSWER, f"the API server does not answer: {error}", path) from error
+            slow = isinstance(error, HttpTimeout) and not isinstance(error, NewConnectionError)
+            why = NoAnswer.TIMEOUT if slow else NoAnswer.UNREACHABLE
+            why = NoAnswer.CERTIFICATE if isinstance(error, SSLError) else why
+            raise ApiError(NO_ANSWER, f"the API server does not answer: {error}", path, no_answer=why) from error
 
 
 def _configure(settings: Any, login: Login) -> str:
@@ -218,7 +273,14 @@ def _configure(settings: Any, login: Login) -> str:
         if not named and "KUBERNETES_SERVICE_HOST" in os.environ:
             config.load_incluster_config(client_configuration=settings)
             return ""
-        _, current = config.list_kube_config_contexts(config_file=file)
+        contexts, current = config.list_kube_config_contexts(config_file=file)
+        names = [str(one["name"]) for one in contexts]
+        if login.context and login.context not in names:
+            raise OperationError(
+                f"the kubeconfig has no context {login.context!r}",
+                next_step="name one of its contexts",
+                listed=names,
+            )
         context = login.context or str(current["name"])
         config.load_kube_config(file, context, client_configuration=settings, persist_config=False)
     except (config.ConfigException, OSError) as error:

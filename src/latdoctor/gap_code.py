@@ -28,6 +28,10 @@ class GapCode(StrEnum):
     UNREACHABLE = "unreachable"  # no connection, or a connection that broke off
     CERTIFICATE = "certificate"  # the server's certificate is not trusted
     REFUSED = "refused"  # the server answered with an error
+    UNAUTHENTICATED = "unauthenticated"  # the server does not accept the login, or no longer
+    OVERLOADED = "overloaded"  # the server asks to come back later
+    EXPIRED = "expired"  # the server dropped the state that was being read
+    TERMINATING = "terminating"  # what was asked for is being deleted
     NOT_MATCHED = "not-matched"  # the user's address, pattern or selection fits nothing
     SYNTHETIC = "synthetic"  # generated, not recorded
 

@@ -62,6 +62,8 @@ class TargetConfig(Struct, frozen=True, kw_only=True):
         Path | None, _described("A file with `Bearer TOKEN` or `Basic USER:PASSWORD`.", "prometheus.credentials")
     ] = None
     prometheus_ca: Annotated[Path | None, _described("Certificates (PEM) trusted for that server.", "ca.pem")] = None
+    kube: Annotated[tuple[str, ...], _described("Workloads on Kubernetes.", ["prod/checkout-bot"])] = ()
+    kube_context: Annotated[str, _described("The kubeconfig's context for them.", "prod-eu")] = ""
     metrics: Annotated[tuple[Path, ...], _described("Saved metrics pages.", ["page.prom"])] = ()
     trace: Annotated[tuple[Path, ...], _described("Torch profiler traces.", ["trace.json.gz"])] = ()
     nsys: Annotated[tuple[Path, ...], _described("Nsight Systems exports.", ["report.sqlite"])] = ()

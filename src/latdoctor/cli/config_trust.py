@@ -95,13 +95,16 @@ def grants(targets: Iterable[TargetSettings], receivers: Iterable[Receiver], fol
     """What these targets and receivers of a file in `folder` need consent for."""
     targets, receivers = tuple(targets), tuple(receivers)
     addresses = [url for one in targets for url in (*one.server, one.prometheus) if url]
+    clusters = [
+        f"the cluster of {one.kube_context or 'the kubeconfig'} for {name}" for one in targets for name in one.kube
+    ]
     tokens = [path for one in targets for path in (one.admin_token, one.prometheus_auth)]
     keys = [path for one in receivers for path in (one.url_file, one.key_file)]
     files = [path for one in targets for path in (*one.files, one.baseline, one.prometheus_ca)]
     files += [one.authorities for one in receivers]
     inside = folder.resolve()
     return Grants(
-        contacts=_unique(url for url in addresses if not _LOOPBACK.fullmatch(url.strip())),
+        contacts=_unique([*(url for url in addresses if not _LOOPBACK.fullmatch(url.strip())), *clusters]),
         credentials=_unique([*(str(path) for path in (*tokens, *keys) if path), *_environment_credentials(targets)]),
         changes=_unique(url for one in targets for url in (*one.admin, *one.allow)),
         notifies=_unique(map(_receiver, receivers)),

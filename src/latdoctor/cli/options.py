@@ -58,6 +58,17 @@ class SourceOptions:
         "--document", metavar="FILE", help="Output of a command, result of a load test or export, as text."
     )
     prometheus: str = _option("--prometheus", default="", metavar="URL", help="A Prometheus server, for its history.")
+    kube: tuple[str, ...] = _option(
+        "--kube",
+        metavar="NAMESPACE/NAME",
+        help="A Deployment, StatefulSet or other workload on Kubernetes, or a Pod, with the metrics of its Pods.",
+    )
+    kube_context: str = _option(
+        "--kube-context", default="", metavar="NAME", help="The kubeconfig's context for --kube (default: the current)."
+    )
+    kubeconfig: Path | None = _option(
+        "--kubeconfig", default=None, metavar="FILE", help="The kubeconfig for --kube (default: as kubectl)."
+    )
     select: str = _option(
         "--select", default="", metavar="MATCHERS", help="Which of its series, such as '{job=\"vllm\"}'."
     )
@@ -123,7 +134,7 @@ class SourceOptions:
 
     @property
     def any_source(self) -> bool:
-        return bool(self.server or self.prometheus or self.files or self.pid or self.nvml)
+        return bool(self.server or self.prometheus or self.kube or self.files or self.pid or self.nvml)
 
 
 def as_arguments(sources: SourceOptions, *, without: tuple[str, ...] = ()) -> str:

@@ -62,6 +62,7 @@ def named_sources(request: CollectRequest, *, nvml: bool) -> tuple[Source, ...]:
         *(Source("prometheus", server(url).display) for url in request.servers),
         *(Source("prometheus", clean(_called(path, path.name), 200)) for path in request.metrics),
         *([Source("promql", request.prometheus.access.url)] if request.prometheus else []),
+        *(Source("kubernetes", name) for name in (request.kubernetes.names if request.kubernetes else ())),
         *(Source("torch_trace", clean(display(path))) for path in request.traces),
         *(Source("nsight", clean(display(path))) for path in request.nsight),
         *(Source("tensorrt", clean(display(path))) for path in request.tensorrt),
@@ -262,7 +263,8 @@ def resolve_request(sources: SourceOptions, need: BaselineNeed = BaselineNeed.RE
     )
     baseline = _baseline(sources, settings, need)
     request, notice, services = _request(sources, settings, window)
-    if sources.window and not (request.servers or request.nvml or request.host or request.prometheus or request.past):
+    live = request.servers or request.nvml or request.host or request.prometheus or request.kubernetes
+    if sources.window and not (live or request.past):
         step = "leave it out; --since and --until select a part of a log"
         raise UsageError("needs a live source; files are read as a whole", where="--window", next_step=step)
     return ResolvedRequest(
@@ -308,11 +310,12 @@ def _request(
     servers = sources.server or settings.server
     for url in servers:
         server(url, "--server" if sources.server else f"target {settings.name}")
-    from latdoctor.cli import time_args
+    from latdoctor.cli import kube_workloads, time_args
 
     past = time_args.past_of(sources, settings)
     request = CollectRequest(
         prometheus=time_args.server_of(sources, settings, past),
+        kubernetes=kube_workloads.workloads_of(sources, settings),
         past=past if sources.since or sources.until else None,
         servers=servers,
         metrics=sources.metrics or settings.metrics,
@@ -379,6 +382,8 @@ def _name(sources: SourceOptions, settings: TargetSettings) -> str:
         return mask_credentials(sources.target or settings.name)
     if sources.server:
         return servers_name(sources.server)
+    if sources.kube:
+        return ", ".join(dict.fromkeys(sources.kube))
     if sources.prometheus:
         from latdoctor.cli.time_args import name_of
 

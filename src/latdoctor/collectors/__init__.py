@@ -5,6 +5,7 @@ from latdoctor.collectors import (
     changes,
     documents,
     host,
+    kubernetes,
     logs,
     nsight,
     nvml,
@@ -21,6 +22,7 @@ from latdoctor.collectors.base import Collector
 COLLECTORS: tuple[Collector, ...] = (
     prometheus.COLLECTOR,
     promql.COLLECTOR,
+    kubernetes.COLLECTOR,
     server_config.COLLECTOR,
     nvml.COLLECTOR,
     host.COLLECTOR,

@@ -10,6 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
+from latdoctor.cluster_api import Login
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Evidence, Gap
@@ -61,6 +62,14 @@ class PrometheusServer:
 
 
 @dataclass(frozen=True, slots=True)
+class KubernetesWorkloads:
+    """Workloads of a cluster, each `NAMESPACE/NAME`, `NAMESPACE/KIND/NAME` or `NAMESPACE`, and the login to it."""
+
+    names: tuple[str, ...]
+    login: Login
+
+
+@dataclass(frozen=True, slots=True)
 class CollectRequest:
     """The sources to read. Times in seconds. `nvml` and `host` read this machine."""
 
@@ -73,6 +82,7 @@ class CollectRequest:
     logs: tuple[Path, ...] = ()
     documents: tuple[Path, ...] = ()  # output of commands, results of load tests, exports, as text
     prometheus: PrometheusServer | None = None
+    kubernetes: KubernetesWorkloads | None = None
     log_pattern: str = ""  # format of the access log lines among `logs`; empty: one of the common formats
     past: TimeRange | None = None  # the requested time range of the logs; None: all of it
     changes: tuple[Path, ...] = ()  # change logs: what was changed and when
@@ -164,6 +174,8 @@ class Collector:
     cost: str  # what a look costs: "reads a file", "watches for the window"
     # Signals that it reports when they occur but cannot rule out; never suggested as a next source.
     only_positive: frozenset[str] = frozenset()
+    # Whether the evidence so far shows that there may be such a source; it is suggested only then.
+    may_exist: Callable[[Evidence], bool] = lambda evidence: True
 
     @property
     def provides(self) -> frozenset[str]:

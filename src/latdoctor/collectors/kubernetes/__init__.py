@@ -1,0 +1,38 @@
+"""A workload of a Kubernetes cluster: its objects, fetched from the API server and read as kubectl's output is."""
+
+from __future__ import annotations
+
+from latdoctor.collectors.base import Collector, SourceReader
+from latdoctor.evidence.model import Evidence, kind_of
+
+NAME = "kubernetes"
+TITLE = "Kubernetes"
+
+
+def provided_signals() -> frozenset[str]:
+    """The signals of objects; the use of processors and memory is measured elsewhere."""
+    from latdoctor.collectors.documents.kubernetes import SIGNALS
+
+    return SIGNALS
+
+
+def _is_on_kubernetes(evidence: Evidence) -> bool:
+    return any(kind_of(one.id) in ("container", "pod") for one in evidence.subjects)
+
+
+def _reader() -> SourceReader:
+    from latdoctor.collectors.kubernetes.collector import READER
+
+    return READER
+
+
+COLLECTOR = Collector(
+    name=NAME,
+    title=TITLE,
+    signals=provided_signals,
+    is_requested=lambda request: request.kubernetes is not None,
+    reader=_reader,
+    option="--kube NAMESPACE/NAME",
+    cost="asks the API server",
+    may_exist=_is_on_kubernetes,
+)

@@ -1,0 +1,105 @@
+"""The artifacts of a workload as evidence: what is over is left out, and the rest is read as kubectl's output is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from latdoctor.collectors.documents.kubernetes.gathered import Gathered
+from latdoctor.collectors.documents.kubernetes.objects import read_object
+from latdoctor.collectors.documents.text_format import Section
+from latdoctor.collectors.kubernetes import NAME
+from latdoctor.collectors.kubernetes.present_state import present
+from latdoctor.errors import SourceError
+from latdoctor.evidence.bundle import Artifact
+from latdoctor.evidence.model import Evidence
+
+SCOPE = "scope"
+NODE_EVENTS = "nodes' events"
+_MOST_BYTES = 256 << 20
+# What the control plane and the kubelet always report of a workload; other events need a cluster's own extensions.
+_ALWAYS_REPORTED = (
+    "kube.admission_failed",
+    "kube.crash_loop",
+    "kube.create_refused",
+    "kube.evicted",
+    "kube.image_pull_failed",
+    "kube.preempted",
+    "kube.probe_failed",
+    "kube.probe_kill",
+    "kube.rollout_stalled",
+    "kube.scaling_limited",
+    "kube.scaling_metric_failed",
+    "kube.start_failed",
+    "kube.unschedulable",
+    "kube.volume_failed",
+)
+_OF_NODES = ("kube.node_not_ready", "kube.node_rebooted")
+
+
+class Scope(Struct, frozen=True):
+    """Which workload was read, of which cluster; `kind` and `name` are empty for a whole namespace.
+
+    `whole`: the lists that were read to their end.
+    """
+
+    cluster: str
+    namespace: str
+    kind: str = ""
+    name: str = ""
+    whole: tuple[str, ...] = ()
+
+
+class _List(Struct, frozen=True):
+    items: list[dict[str, Any]] = []
+
+
+def parse(artifacts: Sequence[Artifact]) -> Evidence:
+    """The evidence of one group. Raises SourceError for a damaged artifact."""
+    scope = Scope("", "")
+    lists: dict[str, tuple[Artifact, list[dict[str, Any]]]] = {}
+    for artifact in artifacts:
+        part = artifact.source.rpartition("/")[2]
+        try:
+            if part == SCOPE:
+                scope = msgspec.json.decode(artifact.read(_MOST_BYTES), type=Scope)
+            else:
+                lists[part] = artifact, msgspec.json.decode(artifact.read(_MOST_BYTES), type=_List).items
+        except msgspec.MsgspecError as error:
+            raise SourceError(f"is no list of objects: {error}", where=artifact.source) from error
+    now = max(artifact.taken_at for artifact in artifacts)
+    shown = present({part: items for part, (_, items) in lists.items()}, now)
+    parts = [_of_list(lists[part][0], items, scope) for part, items in shown.items()]
+    return Evidence.merge([*parts, _searched(scope)])
+
+
+def _of_list(artifact: Artifact, items: Sequence[Mapping[str, Any]], scope: Scope) -> Evidence:
+    command = f"kubectl --context {scope.cluster} -n {scope.namespace} get"
+    section = Section("", 1, artifact.name, artifact.source, artifact.taken_at, command=command)
+    gathered = Gathered(section)
+    try:
+        read_object(gathered, {"items": list(items)}, 0)
+    except ValueError as error:
+        raise SourceError(f"an object of it is damaged: {error}", where=artifact.source) from error
+    found = gathered.evidence()
+    return structs.replace(found, gaps=tuple(structs.replace(one, source=NAME) for one in found.gaps))
+
+
+def _searched(scope: Scope) -> Evidence:
+    """That a complete list of events was searched: what is not among them did not happen."""
+    section = Section("", 1, "", "", 0.0, command=f"kubectl --context {scope.cluster} get")
+    gathered = Gathered(section)
+    subject = gathered.workload(scope.kind or "namespace", scope.namespace, scope.name)
+    return Evidence(looked=tuple((signal, subject) for signal in _looked(scope)))
+
+
+def _looked(scope: Scope) -> Iterator[str]:
+    if "events" in scope.whole:
+        yield from _ALWAYS_REPORTED
+    if "pods" in scope.whole:
+        yield "kube.container_ended"
+    if NODE_EVENTS in scope.whole:
+        yield from _OF_NODES
