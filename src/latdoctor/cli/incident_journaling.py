@@ -23,8 +23,8 @@ from latdoctor.sanitize import clean
 if TYPE_CHECKING:
     from latdoctor.incident.state import Incident
     from latdoctor.journal.store import Journal
-    from latdoctor.remediation.guards import Refusal
     from latdoctor.remediation.planner import Plan
+    from latdoctor.remediation.refusal import Refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ from latdoctor.incident.sop.model import RESTART, Sop, needed
 from latdoctor.incident.state import Incident, incidents_in
 from latdoctor.journal.entry import JournalEntry
 from latdoctor.journal.store import Journal
-from latdoctor.remediation.guards import Refusal
 from latdoctor.remediation.planner import Plan
+from latdoctor.remediation.refusal import Refusal
 from latdoctor.remediation.run_result import Reason
 from latdoctor.sanitize import clean
 

@@ -9,7 +9,7 @@ import datetime
 import os
 import secrets
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
@@ -24,21 +24,18 @@ from latdoctor.remediation.change import (
     ChangeState,
     Conflict,
     Contended,
-    Deadline,
     Refused,
-    Undo,
     Unreachable,
-    Value,
     WriteOptions,
     ensure,
-    has_values,
-    read_with_retry,
 )
+from latdoctor.remediation.changes_in_effect import await_completion, lost_values
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.pending_proof import ProofStarted
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Disruption, OnFailure, Playbook
 from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.refusal import Refusal
 from latdoctor.remediation.rollback import UndoResult, undo_changes
 from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped
 from latdoctor.remediation.run_history import (
@@ -52,7 +49,6 @@ from latdoctor.remediation.run_history import (
 )
 from latdoctor.remediation.run_observer import ProofPending, RunFailed, RunObserver
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, Result, measures_of
-from latdoctor.remediation.target import Access
 from latdoctor.remediation.verification import (
     Before,
     already_met,
@@ -64,6 +60,7 @@ from latdoctor.remediation.verification import (
 )
 
 _CHANGE_TIMEOUT = 60.0  # seconds: a replica completes its requests before it is replaced
+_COMPLETION_TIMEOUT = 60.0  # seconds for a rollout, where the playbook names none
 _READ_TIMEOUT = 20.0  # seconds for reading all changed resources; one exchange may be lost
 
 
@@ -84,7 +81,7 @@ def execute(plan: Plan, library: Library, context: RunContext) -> Result:
             journal.append("run.opened", RunOpened(plan, plan.digest, os.getpid()))
             return _Run(plan, playbook, library, context, journal, held).execute()
     except LockHeldError as busy:
-        return _refused(journal, guards.Refusal(Reason.LOCKED, busy.what, busy.next_step))
+        return _refused(journal, Refusal(Reason.LOCKED, busy.what, busy.next_step))
 
 
 def _run_id(now: float) -> str:
@@ -107,7 +104,7 @@ def _guard_input(plan: Plan, playbook: Playbook, context: RunContext) -> guards.
     )
 
 
-def _refused(journal: RunJournal, refusal: guards.Refusal) -> Result:
+def _refused(journal: RunJournal, refusal: Refusal) -> Result:
     journal.append("run.refused", {"guard": refusal.guard, "reason": refusal.reason})
     return Result(journal.run, Outcome.REFUSED, refusal.reason, refusal.next_step, code=refusal.guard)
 
@@ -182,6 +179,7 @@ class _Run:
     def _prove(self, before: Before) -> None:
         """Wait for the queue to drain, then prove the effect; at the end the changes must still be in effect."""
         playbook = self._playbook
+        self._await_completion(playbook)
         self._observer.settle(playbook.settle, before)
         replaces = playbook.disruption is Disruption.RESTARTS
         try:
@@ -197,6 +195,12 @@ class _Run:
             self._prove_later(started, pending.proof.schedule.until, pending.windows)
         else:
             self._require_in_effect()
+
+    def _await_completion(self, playbook: Playbook) -> None:
+        changes = [self._change(ref) for ref in self._changed]
+        deadline = self._observer.stoppable_deadline(playbook.settle.at_most or _COMPLETION_TIMEOUT)
+        await_completion(changes, self._context.access, deadline)
+        self._observer.check_stop()
 
     def _prove_later(self, pending: ProofStarted, seconds: float, windows: Sequence[Observation] = ()) -> None:
         self._before = (pending.observation,)
@@ -298,7 +302,7 @@ class _Run:
     def _require_in_effect(self) -> None:
         """Raises RunFailed if a change is no longer in effect; earlier verifications are then void."""
         changes = [(self._change(ref), self._instances.get(ref, "")) for ref in self._changed]
-        if lost := _lost_values(changes, self._context.access, self._observer.deadline(_READ_TIMEOUT)):
+        if lost := lost_values(changes, self._context.access, self._observer.deadline(_READ_TIMEOUT)):
             self._kept.clear()
             raise RunFailed(Reason.CHANGE_LOST, f"the change is no longer in effect: {lost}")
 
@@ -369,28 +373,3 @@ def resume(run: RunState, library: Library, context: RunContext) -> Result:
     work.take_over(run)
     seconds = pending.deadline - context.now() if playbook.digest == run.plan.playbook_digest else 0.0
     return work.resume(pending, min(seconds, pending.schedule.until))
-
-
-def _lost_values(changes: Iterable[tuple[Change, str]], access: Access, deadline: Deadline) -> str:
-    """The values of `changes` (in the order in which they were applied) that are no longer set; empty if all are.
-
-    A change comes with the process that it was made on; another process has not verified it.
-
-    Of a field that was changed twice, the last value counts. Only changes with undo `restore` are checked.
-    Raises OperationError if the target cannot be read in time.
-    """
-    expected: dict[tuple[str, str], dict[str, Value]] = {}
-    instances: dict[str, set[str]] = {}
-    for change, instance in changes:
-        if change.undo == Undo.RESTORE:
-            expected.setdefault((change.action, change.resource), {}).update(change.after)
-            instances.setdefault(change.resource, set()).add(instance)
-    found = []
-    for (action, resource), values in expected.items():
-        state = read_with_retry(require_action(action).resource(access, resource), deadline)
-        if state.instance and instances[resource] - {state.instance, ""}:
-            found.append(f"the server behind {resource} was restarted")
-        now = state.values
-        lost = {name: value for name, value in values.items() if not has_values(now, {name: value})}
-        found += [f"{name} of {resource} is {now.get(name)!r}, was set to {value!r}" for name, value in lost.items()]
-    return "; ".join(found)

@@ -19,6 +19,7 @@ from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import Change, Deadline
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Playbook, Risk
+from latdoctor.remediation.refusal import GuardedAction, Refusal
 from latdoctor.remediation.run_history import RunState, unfinished
 from latdoctor.remediation.run_result import Outcome, Reason
 from latdoctor.remediation.target import Access
@@ -28,15 +29,7 @@ MAX_PLAN_AGE = 3600.0  # seconds from a plan to its execution
 MAX_FAILURES = 3  # consecutive runs that were rolled back
 MIN_PROBABILITY = 0.6  # of the cause that the playbook addresses
 _READ_TIMEOUT = 5.0  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a run must not start, and what to do."""
-
-    guard: Reason
-    reason: str
-    next_step: str = ""
+_ACTION_TIMEOUT = 15.0  # seconds for the objections of all changes
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +177,17 @@ def _target_unmodified(facts: GuardInput) -> Refusal | None:
     return None
 
 
+def _action_permitted(facts: GuardInput) -> Refusal | None:
+    """What the actions themselves object to: an owner of the fields, missing rights, no capacity."""
+    deadline = Deadline.after(_ACTION_TIMEOUT)
+    for change in facts.plan.changes:
+        action = require_action(change.action)
+        if isinstance(action, GuardedAction):
+            for refusal in action.refusals(facts.access, change, deadline):
+                return refusal
+    return None
+
+
 def _has_changes(facts: GuardInput) -> Refusal | None:
     if facts.plan.changes:
         return None
@@ -214,5 +218,6 @@ GUARDS: tuple[Callable[[GuardInput], Refusal | None], ...] = (
     _cooldown,
     _max_attempts,
     _circuit_breaker,
+    _action_permitted,  # before the target is read: without the right to read it that would be an error
     _target_unmodified,
 )

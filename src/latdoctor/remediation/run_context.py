@@ -18,11 +18,11 @@ from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.journal.entry import JournalEntry, JournalError
 from latdoctor.journal.store import Journal
-from latdoctor.remediation.guards import Refusal
 from latdoctor.remediation.history import ReadHistory, no_history
 from latdoctor.remediation.observation import Observe
 from latdoctor.remediation.pending_proof import Sources
 from latdoctor.remediation.planner import Plan
+from latdoctor.remediation.refusal import Refusal
 from latdoctor.remediation.target import Access
 
 EntryListener = Callable[[JournalEntry], None]

@@ -61,6 +61,9 @@ class Reason(StrEnum):
     ATTEMPTS = "attempts"
     CIRCUIT_BREAKER = "circuit-breaker"
     TARGET_MODIFIED = "drift"
+    OWNED = "owner"  # another controller sets what would be changed
+    NO_RIGHTS = "rights"
+    NO_CAPACITY = "capacity"
     # The observations before the change.
     PRECONDITION = "precondition"
     NOT_VERIFIABLE = "not-verifiable"
@@ -76,6 +79,7 @@ class Reason(StrEnum):
     NOT_OBSERVED = "not-observed"
     ABORT_CONDITION = "abort-condition"
     CHANGE_LOST = "change-lost"
+    NOT_COMPLETE = "rollout-not-complete"
     # Other.
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"

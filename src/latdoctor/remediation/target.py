@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 if TYPE_CHECKING:
     from latdoctor.http.client import Secret
@@ -22,10 +22,29 @@ class TargetKind(StrEnum):
     REFERENCE_ROUTER = "reference-router"
     PROCESS = "process"
     HTTP = "http"
+    KUBERNETES = "kubernetes"
     UNKNOWN = "unknown"  # an admin interface that no action supports; not valid in a playbook
 
 
 KINDS = tuple(kind for kind in TargetKind if kind is not TargetKind.UNKNOWN)
+
+
+class Workload(Struct, frozen=True):
+    """A workload of a cluster, and how the cluster is logged in to: by names only, which are no secret.
+
+    `cluster`: URL of the API server. `kind`: deployments or statefulsets. `kubeconfig`: as $KUBECONFIG names it; empty
+    with an empty `context` for the service account of this Pod.
+    """
+
+    cluster: str
+    namespace: str
+    kind: str
+    name: str
+    context: str = ""
+    kubeconfig: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.kind.removesuffix('s')}/{self.name}"
 
 
 class Target(Struct, frozen=True):
@@ -38,10 +57,13 @@ class Target(Struct, frozen=True):
     started: float = 0.0  # start of that process in clock ticks after boot; PIDs are reused
     allow: tuple[str, ...] = ()  # kind http: URLs that may be changed, as prefixes up to a `/`
     configured: str = ""  # the target in latdoctor.yaml that has the token; empty: the token is in the environment
+    workload: Workload | UnsetType = UNSET  # kind kubernetes
 
     @property
     def key(self) -> str:
         """The key of the target's lock: two runs must not hold it at once."""
+        if self.workload is not UNSET:
+            return f"{canonical_url(self.workload.cluster)} {self.workload}"
         return canonical_url(self.admin) or f"pid {self.pid} of {self.started:.0f}"
 
 

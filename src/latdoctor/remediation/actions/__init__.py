@@ -11,6 +11,7 @@ from typing import Protocol
 
 from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import config_endpoint, http_json, operations, process, process_scheduling
+from latdoctor.remediation.actions.kubernetes import scaling
 from latdoctor.remediation.change import Resource, State, Undo, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
@@ -59,6 +60,9 @@ ACTIONS: tuple[Action, ...] = (
     process.SIGNAL,
     process.STOP,
     http_json.SET_JSON,
+    scaling.ADD_REPLICAS,
+    scaling.RAISE_MAXIMUM,
+    scaling.RAISE_MINIMUM,
 )
 
 
