@@ -18,6 +18,7 @@ from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.dialects.loader import shipped as dialects
 from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle_files import opened
+from latdoctor.evidence.catalogue import catalogue
 from latdoctor.lab.server.config import ServerConfig, knobs, patched
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.remediation.actions.field_values import parse as as_knob
@@ -31,7 +32,12 @@ from latdoctor.remediation.verification import evaluate_window, unverifiable
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "incidents"
 PLAYBOOKS = shipped().playbooks
 # Whose pages are watched: of a replica's target the router's too, where one takes it out of service.
-PAGES = {"reference": ("reference", "reference-router"), "reference-router": ("reference-router",)}
+PAGES = {
+    "reference": ("reference", "reference-router"),
+    "reference-router": ("reference-router",),
+    "kubernetes": ("reference", "reference-router"),  # whatever serves there, behind a router or not
+}
+KUBERNETES = ("container.", "hpa.", "node.", "pod.", "quota.", "workload.")  # signals that the API server shows
 
 each = pytest.mark.parametrize("playbook", PLAYBOOKS, ids=lambda playbook: playbook.id)
 
@@ -75,6 +81,8 @@ def signals_shown(*names: str) -> frozenset[str]:
 def test_every_condition_uses_signals_of_the_target(playbook: Playbook) -> None:
     for target in playbook.targets:
         seen = signals_shown(*PAGES[target])
+        if target == "kubernetes":
+            seen |= {name for name in catalogue() if name.startswith(KUBERNETES)}
         unseen = {signal for condition in conditions(playbook) for signal in signals_of(condition)} - seen
         assert unseen == set()
         for name in playbook.verify.cleared_findings:
