@@ -177,8 +177,10 @@ def pages_for(access: Access, servers: Sequence[str], known: Mapping[str, str]) 
     A sibling says nothing about the change and would keep it from being verified. Only a server whose kind is
     not `known` (admin interface, as `canonical` spells it → kind) is asked for it.
     """
-    from latdoctor.remediation.target import Pages
+    from latdoctor.remediation.target import Pages, TargetKind
 
+    if access.target.kind is TargetKind.KUBERNETES:  # no page is that of a workload's sibling
+        return Pages(tuple(servers))
     siblings = tuple(url for url in servers if _sibling(url, access, known))
     return Pages(tuple(url for url in servers if url not in siblings), siblings)
 

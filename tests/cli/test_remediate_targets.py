@@ -10,6 +10,7 @@ import pytest
 from latdoctor import case_from_bundle
 from latdoctor.cli import remediate_targets
 from latdoctor.cli.config_file import TargetSettings
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.remediate_targets import access_again, choose_targets
 from latdoctor.errors import OperationError
 from latdoctor.http.client import Secret
@@ -49,7 +50,7 @@ def pages(*places: str) -> tuple[str, ...]:
 
 def test_a_server_that_was_asked_in_choosing_is_not_asked_again(asked: list[str]) -> None:
     seen = pages(ROUTER, FIRST, CLIENTS)
-    ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (), seen, None)
+    ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (), seen, SourceOptions())
     assert [access.target.admin for access in ways.chosen] == [FIRST]
     assert asked == [ROUTER, FIRST, CLIENTS]
     assert case_from_bundle.pages_for(ways.chosen[0], seen, ways.known).watched == seen
@@ -58,10 +59,10 @@ def test_a_server_that_was_asked_in_choosing_is_not_asked_again(asked: list[str]
 
 def test_siblings_of_what_is_changed_are_not_looked_at(asked: list[str]) -> None:
     seen = pages(FIRST, SECOND, CLIENTS)
-    ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST,), seen, None)
+    ways = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST,), seen, SourceOptions())
     assert case_from_bundle.pages_for(ways.chosen[0], seen, ways.known).watched == pages(FIRST, CLIENTS)
     assert asked == [FIRST, SECOND, CLIENTS]
-    both = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST, SECOND), seen, None)
+    both = choose_targets(shipped().find(PLAYBOOK), TargetSettings(), (FIRST, SECOND), seen, SourceOptions())
     asked.clear()
     assert case_from_bundle.pages_for(both.chosen[1], seen, both.known).watched == pages(SECOND, CLIENTS)
     assert asked == [CLIENTS]

@@ -14,6 +14,8 @@ from pathlib import Path
 from latdoctor.cli.config_file import TargetSettings, targets
 from latdoctor.cli.config_trust import UntrustedConfigError
 from latdoctor.cli.console import notice
+from latdoctor.cli.kube_target import kube_access
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.resolve_request import ResolvedRequest
 from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
@@ -70,7 +72,7 @@ def choose_targets(
     settings: TargetSettings,
     admin: Sequence[str],
     servers: Sequence[str],
-    pid: int | None,
+    sources: SourceOptions,
     *,
     guessed: bool = False,
 ) -> ChosenTargets:
@@ -78,6 +80,9 @@ def choose_targets(
 
     `guessed`: the servers were discovered on this machine, not named. They are sent no token.
     """
+    if (workload := kube_access(playbook, sources, settings)) is not None:
+        return ChosenTargets((workload,))
+    pid = sources.pid
     if "process" in playbook.targets and pid is not None:
         return ChosenTargets(
             (Access(Target(f"process {pid}", TargetKind.PROCESS, pid=pid, started=start_ticks(pid)), Secret()),)
@@ -165,7 +170,12 @@ def _opened(
 
 
 def access_again(target: Target, settings: TargetSettings) -> Access:
-    """Access to a target of the journal: by the token that its run used, or the one that belongs to its address."""
+    """Access to a target of the journal: by the token that its run used, or the one that belongs to its address.
+
+    A cluster is logged in to as its kubeconfig says.
+    """
+    if target.kind is TargetKind.KUBERNETES:
+        return Access(target, Secret())
     used = bool(settings.name) and target.configured == settings.name
     if settings.admin_token and (used or canonical_url(target.admin) in _token_places(settings, settings.server)):
         return Access(target, token_in(settings.admin_token))

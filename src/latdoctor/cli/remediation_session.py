@@ -90,9 +90,9 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
     if options.plan is not None:
         saved = _saved(options, options.plan)
         book, because = books.find(saved.playbook), saved.diagnosis
-        named = address_named_again(saved.target, options.admin, settings, request, sources.pid)
+        named = address_named_again(saved.target, options.admin, settings, request, sources)
         request = limit_to_named(request, named, because)
-        targets = choose_targets(book, settings, named, request.request.servers, sources.pid)
+        targets = choose_targets(book, settings, named, request.request.servers, sources)
         again = PlanRequest(book, saved_settings(saved, book, books), because)
         fresh = build_plan(again, books, targets.chosen[0], saved.created_at)
         if refusal := saved_plan_refusal(saved, fresh, book):
@@ -104,7 +104,7 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
         if options.apply:
             check_servers_named(request)
         targets = choose_targets(
-            book, settings, options.admin, request.request.servers, sources.pid, guessed=request.guessed
+            book, settings, options.admin, request.request.servers, sources, guessed=request.guessed
         )
         if len(targets.chosen) > book.guards.max_targets:
             return _refused(_too_many(book, len(targets.chosen)), options)

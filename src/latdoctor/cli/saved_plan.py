@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import UNSET
+
 from latdoctor.cli.config_file import TargetSettings
+from latdoctor.cli.kube_target import kube_names
+from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.resolve_request import ResolvedRequest
 from latdoctor.cli.urls import shown_origin
 from latdoctor.errors import UsageError
@@ -23,15 +27,20 @@ _SHOWN = 5  # differing fields in a message
 
 
 def address_named_again(
-    target: Target, admin: Sequence[str], settings: TargetSettings, request: ResolvedRequest, pid: int | None
+    target: Target, admin: Sequence[str], settings: TargetSettings, request: ResolvedRequest, sources: SourceOptions
 ) -> tuple[str, ...]:
-    """The address of the plan, where the options or the configuration name it too; none for a process.
+    """The address of the plan, where the options or the configuration name it too; none for a process or a workload.
 
     Raises UsageError where they do not: a token is sent to no address that only a file names.
     """
     if target.kind is TargetKind.PROCESS:
-        if pid != target.pid:
+        if sources.pid != target.pid:
             raise _not_named(f"process {target.pid}", f"--pid {target.pid}")
+        return ()
+    if target.workload is not UNSET:  # that it is the same one in the same cluster is compared with the plan made again
+        if not kube_names(sources, settings):
+            name = clean(str(target.workload), 200)
+            raise _not_named(name, f"--kube {name}")
         return ()
     named = tuple(admin) or settings.admin or (() if request.guessed else request.request.servers)
     if canonical_url(target.admin) not in {canonical_url(shown_origin(url)) for url in named}:

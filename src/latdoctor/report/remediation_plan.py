@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.remediation.change import Change, Field, Undo, Value
 from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
@@ -105,6 +107,9 @@ def diagnose_command(target: Target) -> str:
     """The command that diagnoses `target` again."""
     if target.pid:
         return f"latdoctor diagnose --pid {target.pid}"
+    if target.workload is not UNSET:
+        context = f" --kube-context {clean(target.workload.context)}" if target.workload.context else ""
+        return f"latdoctor diagnose --kube {clean(str(target.workload))}{context}"
     named = target.name != target.admin
     return f"latdoctor diagnose {f'--target {clean(target.name)}' if named else f'--server {clean(target.admin)}'}"
 
