@@ -11,7 +11,7 @@ from typing import Protocol
 
 from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import config_endpoint, http_json, operations, process, process_scheduling
-from latdoctor.remediation.actions.kubernetes import scaling
+from latdoctor.remediation.actions.kubernetes import eviction, keda, resources, rollout, scaling
 from latdoctor.remediation.change import Resource, State, Undo, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
@@ -63,6 +63,18 @@ ACTIONS: tuple[Action, ...] = (
     scaling.ADD_REPLICAS,
     scaling.RAISE_MAXIMUM,
     scaling.RAISE_MINIMUM,
+    rollout.UNDO,
+    rollout.PAUSE,
+    rollout.SLOW_DOWN,
+    rollout.DRAIN_SAFE,
+    resources.RAISE_MEMORY,
+    resources.SET_DEVICE,
+    resources.SET_PRIORITY,
+    resources.RAISE_QUOTA,
+    eviction.EVICT_POD,
+    eviction.CORDON,
+    eviction.DRAIN,
+    keda.PAUSE,
 )
 
 

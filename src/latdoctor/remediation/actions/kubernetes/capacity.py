@@ -26,7 +26,7 @@ def capacity_refusals(connection: Connection, pods: int, deadline: Deadline) -> 
     spec = raw_at(read_workload(connection, deadline), "/spec/template/spec") or {}
     requests, limits = amounts(spec, "requests"), amounts(spec, "limits")
     yield from _quota_refusals(connection, requests, limits, pods, deadline)
-    yield from _device_refusals(connection, spec, requests, pods, deadline)
+    yield from device_refusals(connection, spec, requests, pods, deadline)
 
 
 def amounts(spec: Mapping[str, Any], part: str) -> Amounts:
@@ -66,14 +66,14 @@ def _quota_refusals(
                 )
 
 
-def _device_refusals(
+def device_refusals(
     connection: Connection, spec: Mapping[str, Any], requests: Amounts, pods: int, deadline: Deadline
 ) -> Iterator[Refusal]:
     """Refusals for devices (GPUs, MIG slices), which the nodes offer as extended resources."""
     devices = {name: amount for name, amount in requests.items() if "/" in name and amount > 0}
     if not devices:
         return
-    nodes = [one for one in connection.items("/api/v1/nodes", deadline) if _takes(one, spec)]
+    nodes = fitting_nodes(connection, spec, deadline)
     used = _used(connection, deadline)
     for name, amount in devices.items():
         offered = {raw_at(one, "/metadata/name"): raw_at(one, "/status/allocatable") or {} for one in nodes}
@@ -87,6 +87,11 @@ def _device_refusals(
                 f"{places} of {pods} more Pods find {amount:g} free {name} on one of {len(nodes)} fitting nodes",
                 "free some, add a node, or add fewer replicas",
             )
+
+
+def fitting_nodes(connection: Connection, spec: Mapping[str, Any], deadline: Deadline) -> list[Object]:
+    """The nodes that a Pod with this specification can be placed on, whether or not they have room."""
+    return [one for one in connection.items("/api/v1/nodes", deadline) if _takes(one, spec)]
 
 
 def _takes(node: Object, spec: Mapping[str, Any]) -> bool:

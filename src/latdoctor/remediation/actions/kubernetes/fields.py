@@ -7,7 +7,7 @@ container `server`, wherever it is in the list. A value that is an object or a l
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -49,8 +49,14 @@ def value_at(document: Any, pointer: str) -> Value:
 
 
 def compact(raw: Any) -> str:
-    """One text for all spellings of a JSON value."""
-    return msgspec.json.encode(raw, order="sorted").decode()
+    """One text for all spellings of a JSON value. A null is a field that is not there."""
+    return msgspec.json.encode(_pruned(raw), order="sorted").decode()
+
+
+def _pruned(raw: Any) -> Any:
+    if isinstance(raw, Mapping):
+        return {name: _pruned(one) for name, one in raw.items() if one is not None}
+    return [_pruned(one) for one in raw] if isinstance(raw, list) else raw
 
 
 def to_raw(pointer: str, value: Value) -> Any:
@@ -115,6 +121,28 @@ def _place(document: Any, pointer: str) -> tuple[str, list[str], Any]:
         if here is None and number < len(parents):
             missing.append(path)
     return path, missing, here
+
+
+def differing(before: Value, after: Value, pointer: str = "") -> Iterator[tuple[str, Value, Value]]:
+    """The fields in which two values differ, each with both; a value that is no object is one field."""
+    old, new = to_raw(pointer, before), to_raw(pointer, after)
+    if not (isinstance(old, dict | list) and isinstance(new, dict | list)):
+        yield pointer, before, after
+        return
+    for token in dict.fromkeys((*_names(old), *_names(new))):
+        inner = f"/{escaped(token)}"
+        one, other = value_at(old, inner), value_at(new, inner)
+        if one != other:
+            yield from differing(one, other, pointer + inner)
+    if not (_names(old) or _names(new)):
+        yield pointer, before, after
+
+
+def _names(raw: Any) -> list[str]:
+    """The tokens of an object, or of a list whose elements have names."""
+    if isinstance(raw, dict):
+        return list(raw)
+    return [str(one["name"]) for one in raw if isinstance(one, dict) and "name" in one]
 
 
 def merge_of(values: Values) -> dict[str, Any]:
