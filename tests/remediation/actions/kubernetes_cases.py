@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from latdoctor.cluster_api import JSON_PATCH, ClusterApi, Login
+from latdoctor.cluster_api import JSON_PATCH, ApiError, ClusterApi, Login
 from latdoctor.http.client import Secret
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.actions.kubernetes.connection import Connection, Object
@@ -15,10 +15,13 @@ from latdoctor.remediation.actions.kubernetes.find_workload import kubernetes_ta
 from latdoctor.remediation.change import Change, Deadline, Field, Resource, Undo, Values, has_values
 from latdoctor.remediation.refusal import GuardedAction, Refusal
 from latdoctor.remediation.target import Access, Workload
-from tests.lab.cluster.objects import Namespace, container
+from tests.lab.cluster.objects import Namespace, condition, container
+from tests.lab.cluster.shared_cluster import SPARE
 
 PATIENCE = 20.0  # seconds
 NAME = "web"
+SERVER = "/spec/template/spec/containers/0"
+METRIC = "/spec/metrics/0/resource/target"
 AUTOSCALERS = "/apis/autoscaling/v2beta2/namespaces/{}/horizontalpodautoscalers"
 
 
@@ -97,43 +100,139 @@ def autoscaler(namespace: Namespace, minimum: int = 1, maximum: int = 2) -> str:
     return f"{path}/{NAME}"
 
 
+def idle(namespace: Namespace, one: Mapping[str, Any] | None = None, **more: Any) -> str:
+    """The path of a Deployment without Pods: what is written is the matter, not what runs."""
+    namespace.deployment(NAME, 0, one or container(), **more)
+    namespace.wait("deployments", lambda all_: noticed(all_[NAME], "1"))
+    return namespace.path("deployments", NAME)
+
+
+def noticed(deployment: Object, revision: str) -> bool:
+    """Whether the controller has seen the Deployment as it is, and will not write to it any more."""
+    metadata = deployment["metadata"]
+    numbered = metadata.get("annotations", {}).get("deployment.kubernetes.io/revision") == revision
+    return numbered and deployment.get("status", {}).get("observedGeneration") == metadata["generation"]
+
+
 def replicas(namespace: Namespace, login: Login) -> World:
-    path = namespace.path("deployments", NAME)
-    return World(
-        namespace,
-        login,
-        "kubernetes.replicas.add",
-        {"add": "2"},
-        path,
-        ours=replace("/spec/replicas", 7),
-        other=replace("/spec/minReadySeconds", 3),
-    )
+    path = idle(namespace)
+    ours, other = replace("/spec/replicas", 7), replace("/spec/minReadySeconds", 3)
+    return World(namespace, login, "kubernetes.replicas.add", {"add": "2"}, path, ours, other)
 
 
 def maximum(namespace: Namespace, login: Login) -> World:
+    idle(namespace)
     path = autoscaler(namespace)
-    return World(
-        namespace,
-        login,
-        "kubernetes.autoscaler.maximum.raise",
-        {"add": "3"},
-        path,
-        ours=replace("/spec/maxReplicas", 9),
-        other=replace("/spec/metrics/0/resource/target/averageUtilization", 70),
-    )
+    ours, other = replace("/spec/maxReplicas", 9), replace(f"{METRIC}/averageUtilization", 70)
+    return World(namespace, login, "kubernetes.autoscaler.maximum.raise", {"add": "3"}, path, ours, other)
 
 
 def minimum(namespace: Namespace, login: Login) -> World:
+    idle(namespace)
     path = autoscaler(namespace, maximum=5)
-    return World(
-        namespace,
-        login,
-        "kubernetes.autoscaler.minimum.raise",
-        {"add": "2"},
-        path,
-        ours=replace("/spec/minReplicas", 4),
-        other=replace("/spec/metrics/0/resource/target/averageUtilization", 70),
+    ours, other = replace("/spec/minReplicas", 4), replace(f"{METRIC}/averageUtilization", 70)
+    return World(namespace, login, "kubernetes.autoscaler.minimum.raise", {"add": "2"}, path, ours, other)
+
+
+def rollout_undo(namespace: Namespace, login: Login) -> World:
+    path = idle(namespace)
+    namespace.api.patch(path, replace(f"{SERVER}/image", "lab/workload:2"), JSON_PATCH)
+    namespace.wait("deployments", lambda all_: noticed(all_[NAME], "2"))
+    ours, other = replace(f"{SERVER}/image", "lab/workload:3"), replace("/spec/minReadySeconds", 3)
+    return World(namespace, login, "kubernetes.rollout.undo", {"revision": "previous"}, path, ours, other)
+
+
+def rollout_pause(namespace: Namespace, login: Login) -> World:
+    path, other = idle(namespace), replace("/spec/minReadySeconds", 3)
+    return World(namespace, login, "kubernetes.rollout.pause", {"paused": "true"}, path, [], other)
+
+
+def slow_down(namespace: Namespace, login: Login) -> World:
+    path = idle(namespace)
+    rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "100%", "maxSurge": 5}}
+    namespace.api.patch(path, replace("/spec/strategy", rolling), JSON_PATCH)
+    ours = replace("/spec/strategy/rollingUpdate/maxUnavailable", "50%")
+    given = {"share": "33%", "min_ready_seconds": "10s"}
+    return World(namespace, login, "kubernetes.rollout.slow-down", given, path, ours, replace("/spec/paused", True))
+
+
+def drain_safe(namespace: Namespace, login: Login) -> World:
+    path = idle(namespace)
+    ours = replace("/spec/template/spec/terminationGracePeriodSeconds", 5)
+    given = {"pre_stop_seconds": "10s", "grace_seconds": "60s"}
+    return World(namespace, login, "kubernetes.rollout.drain-safe", given, path, ours, replace("/spec/paused", True))
+
+
+def memory(namespace: Namespace, login: Login) -> World:
+    same = {"memory": "512Mi"}
+    path = idle(namespace, container(resources={"limits": same, "requests": same}))
+    ours = replace(f"{SERVER}/resources/limits/memory", "700Mi")
+    other = replace("/spec/minReadySeconds", 3)
+    return World(namespace, login, "kubernetes.memory.raise", {"factor": "1.5"}, path, ours, other)
+
+
+def device(namespace: Namespace, login: Login) -> World:
+    path = idle(namespace, container(resources={"limits": {"nvidia.com/gpu": "1"}}))
+    namespace.wait(
+        "nodes", lambda all_: any(condition(one, "Ready") == "True" for one in all_.values()), "/api/v1/nodes"
     )
+    ours, other = replace(f"{SERVER}/resources", {}), replace("/spec/minReadySeconds", 3)
+    given = {"resource": "nvidia.com/mig-1g.5gb", "count": "2"}
+    return World(namespace, login, "kubernetes.device.set", given, path, ours, other)
+
+
+def priority(namespace: Namespace, login: Login) -> World:
+    path = idle(namespace)
+    ours = replace("/spec/template/spec/priorityClassName", "system-node-critical")
+    given = {"class": "system-cluster-critical"}
+    return World(namespace, login, "kubernetes.priority.set", given, path, ours, replace("/spec/paused", True))
+
+
+def quota(namespace: Namespace, login: Login) -> World:
+    idle(namespace)
+    hard = {"requests.nvidia.com/gpu": "2", "limits.memory": "8Gi"}
+    namespace.api.create(namespace.path("resourcequotas"), {"metadata": {"name": "team"}, "spec": {"hard": hard}})
+    path = namespace.path("resourcequotas", "team")
+    ours = replace("/spec/hard/requests.nvidia.com~1gpu", "9")
+    given = {"quota": "team", "resource": "requests.nvidia.com/gpu", "add": "2"}
+    return World(
+        namespace, login, "kubernetes.quota.raise", given, path, ours, replace("/spec/hard/limits.memory", "9Gi")
+    )
+
+
+def cordon(namespace: Namespace, login: Login) -> World:
+    idle(namespace)
+    other = replace("/metadata/labels/test~1other", "true")
+    return World(namespace, login, "kubernetes.node.cordon", {"node": SPARE[0]}, f"/api/v1/nodes/{SPARE[0]}", [], other)
+
+
+def keda(namespace: Namespace, login: Login) -> World:
+    idle(namespace)
+    define_scaled_objects(namespace)
+    path = f"/apis/keda.sh/v1alpha1/namespaces/{namespace.name}/scaledobjects"
+    spec = {"scaleTargetRef": {"name": NAME}, "maxReplicaCount": 3}
+    body = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": NAME}, "spec": spec}
+    namespace.api.create(path, body)
+    ours = [{"op": "add", "path": "/metadata/annotations", "value": {"autoscaling.keda.sh/paused": "false"}}]
+    other = replace("/spec/maxReplicaCount", 7)
+    return World(namespace, login, "kubernetes.keda.pause", {"paused": "true"}, f"{path}/{NAME}", ours, other)
+
+
+def define_scaled_objects(namespace: Namespace) -> None:
+    """The resource definition of KEDA, as far as it matters here; several tests need it at once."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1alpha1", "served": True, "storage": True, "schema": {"openAPIV3Schema": free}}
+    names = {
+        "plural": "scaledobjects",
+        "singular": "scaledobject",
+        "kind": "ScaledObject",
+        "listKind": "ScaledObjectList",
+    }
+    definitions, name = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", "scaledobjects.keda.sh"
+    spec = {"group": "keda.sh", "scope": "Namespaced", "names": names, "versions": [version]}
+    with suppress(ApiError):  # another test has defined it
+        namespace.api.create(definitions, {"metadata": {"name": name}, "spec": spec})
+    namespace.wait("", lambda all_: condition(all_[name], "Established") == "True", definitions)
 
 
 Make = Callable[[Namespace, Login], World]
@@ -141,12 +240,19 @@ WORLDS: dict[str, Make] = {
     "kubernetes.replicas.add": replicas,
     "kubernetes.autoscaler.maximum.raise": maximum,
     "kubernetes.autoscaler.minimum.raise": minimum,
+    "kubernetes.rollout.undo": rollout_undo,
+    "kubernetes.rollout.pause": rollout_pause,
+    "kubernetes.rollout.slow-down": slow_down,
+    "kubernetes.rollout.drain-safe": drain_safe,
+    "kubernetes.memory.raise": memory,
+    "kubernetes.device.set": device,
+    "kubernetes.priority.set": priority,
+    "kubernetes.quota.raise": quota,
+    "kubernetes.node.cordon": cordon,
+    "kubernetes.keda.pause": keda,
 }
-
-
-def idle(namespace: Namespace, **more: Any) -> None:
-    """A Deployment without Pods: what is written is the matter, not what runs."""
-    namespace.deployment(NAME, 0, container(**more))
+# What all fields have in common is tested on one object with a generation, one without, and a whole template.
+TYPICAL = ("kubernetes.replicas.add", "kubernetes.autoscaler.maximum.raise", "kubernetes.rollout.undo")
 
 
 @dataclass

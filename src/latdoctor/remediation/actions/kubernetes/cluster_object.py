@@ -87,8 +87,9 @@ class ClusterObject:
 
     def _fence(self, found: Object, operation: str, deadline: Deadline) -> Receipt:
         """Change the resourceVersion and nothing else, so that a delayed write of ours is rejected by its test."""
-        marked = self._patch(found, {_FENCE: operation or _MANAGER}, deadline)
-        cleared = self._patch(marked, {_FENCE: raw_at(found, _FENCE)}, deadline)
+        if raw_at(found, _FENCE) is None:
+            found = self._patch(found, {_FENCE: operation or _MANAGER}, deadline)
+        cleared = self._patch(found, {_FENCE: None}, deadline)
         return Receipt(version_of(cleared), uid_of(cleared))
 
     def _patch(self, found: Object, values: Values, deadline: Deadline, *, dry_run: bool = False) -> Object:
