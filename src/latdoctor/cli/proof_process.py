@@ -16,7 +16,8 @@ from latdoctor.cli.notifier import notifying
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.remediate_targets import access_again, settings_for
 from latdoctor.cli.resolve_request import ResolvedRequest
-from latdoctor.collectors.base import CollectRequest
+from latdoctor.cluster_api import Login
+from latdoctor.collectors.base import CollectRequest, KubernetesWorkloads
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.evidence.bundle import Context
 from latdoctor.journal import state_dir
@@ -90,7 +91,14 @@ def resume(run: RunState, context: RunContext) -> Result:
 def observe_again(run: RunState) -> Observe:
     """Observes what the run observed before. Raises UsageError, DefinitionError."""
     sources = run.pending.sources if run.pending else Sources()
-    request = CollectRequest(servers=sources.servers, nvml=sources.nvml, host=sources.host, pid=sources.pid)
+    login = Login(Path(sources.kubeconfig) if sources.kubeconfig else None, sources.kube_context)
+    request = CollectRequest(
+        servers=sources.servers,
+        nvml=sources.nvml,
+        host=sources.host,
+        pid=sources.pid,
+        kubernetes=KubernetesWorkloads(sources.kube, login) if sources.kube else None,
+    )
     context = Context(sources.target, sources.slo_p99, sources.slo_error_ratio, sources.gpu)
     return observer(request, context, None, rule_set(tuple(map(Path, sources.rules))))
 
@@ -98,11 +106,16 @@ def observe_again(run: RunState) -> Observe:
 def sources_of(request: ResolvedRequest, rules: Sequence[Path], playbooks: Sequence[Path]) -> Sources:
     """What a run observes, to be journaled."""
     asked, context = request.request, request.context
+    workloads = asked.kubernetes
+    login = workloads.login if workloads else Login()
     return Sources(
         servers=asked.servers,
         nvml=asked.nvml,
         host=asked.host,
         pid=asked.pid,
+        kube=workloads.names if workloads else (),
+        kube_context=login.context,
+        kubeconfig=str(login.kubeconfig.resolve()) if login.kubeconfig else "",
         target=context.target,
         slo_p99=context.slo_p99,
         slo_error_ratio=context.slo_error_ratio,

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from msgspec import UNSET
 
 from latdoctor.cli.config_file import TargetSettings
-from latdoctor.cli.kube_target import kube_names
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.resolve_request import ResolvedRequest
 from latdoctor.cli.urls import shown_origin
@@ -38,7 +37,7 @@ def address_named_again(
             raise _not_named(f"process {target.pid}", f"--pid {target.pid}")
         return ()
     if target.workload is not UNSET:  # that it is the same one in the same cluster is compared with the plan made again
-        if not kube_names(sources, settings):
+        if not (sources.kube or settings.kube):
             name = clean(str(target.workload), 200)
             raise _not_named(name, f"--kube {name}")
         return ()

@@ -16,7 +16,6 @@ from latdoctor.remediation.change import Change, Deadline, Field, Resource, Undo
 from latdoctor.remediation.refusal import GuardedAction, Refusal
 from latdoctor.remediation.target import Access, Workload
 from tests.lab.cluster.objects import Namespace, condition, container
-from tests.lab.cluster.shared_cluster import SPARE
 
 PATIENCE = 20.0  # seconds
 NAME = "web"
@@ -41,6 +40,7 @@ class World:
     ours: list[dict[str, Any]]
     other: list[dict[str, Any]]
     undo: Undo = Undo.RESTORE
+    cleanups: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def api(self) -> ClusterApi:
@@ -202,8 +202,19 @@ def quota(namespace: Namespace, login: Login) -> World:
 
 def cordon(namespace: Namespace, login: Login) -> World:
     idle(namespace)
-    other = replace("/metadata/labels/test~1other", "true")
-    return World(namespace, login, "kubernetes.node.cordon", {"node": SPARE[0]}, f"/api/v1/nodes/{SPARE[0]}", [], other)
+    name = node(namespace)
+    other = replace("/metadata/labels", {"test": "other"})
+    path = f"/api/v1/nodes/{name}"
+    world = World(namespace, login, "kubernetes.node.cordon", {"node": name}, path, [], other)
+    world.cleanups.append(lambda: namespace.api.delete(path))
+    return world
+
+
+def node(namespace: Namespace) -> str:
+    """The name of a new node that nothing runs on. The caller deletes it."""
+    name = f"{namespace.name}-node"
+    namespace.api.create("/api/v1/nodes", {"metadata": {"name": name}})
+    return name
 
 
 def keda(namespace: Namespace, login: Login) -> World:

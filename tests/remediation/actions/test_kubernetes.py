@@ -44,8 +44,11 @@ from tests.remediation.actions.kubernetes_cases import (
 
 
 @pytest.fixture(params=WORLDS)
-def any_world(request: pytest.FixtureRequest, namespace: Namespace, login: Login) -> World:
-    return WORLDS[request.param](namespace, login)
+def any_world(request: pytest.FixtureRequest, namespace: Namespace, login: Login) -> Iterator[World]:
+    world = WORLDS[request.param](namespace, login)
+    yield world
+    for cleanup in world.cleanups:
+        cleanup()
 
 
 @pytest.fixture(params=TYPICAL)

@@ -120,7 +120,7 @@ def _error(error: ApiError, request: ApiRequest, workload: Workload) -> Operatio
         case 403 if TERMINATING in error.causes:
             return Refused(f"the namespace {workload.namespace} is being deleted", where=where)
         case 403:
-            step = "charts/rbac-act.yaml has what the actions need"
+            step = "deploy/kubernetes/rbac-act.yaml has what the actions need"
             return Refused(f"not permitted: {what}", where=where, next_step=step)
         case 404:
             return ObjectGone(what, where=where)

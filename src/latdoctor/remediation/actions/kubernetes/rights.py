@@ -15,7 +15,7 @@ from latdoctor.remediation.run_result import Reason
 
 WORKLOAD = "workloads"  # stands for the kind of the workload: deployments or statefulsets
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-MANIFEST = "charts/rbac-act.yaml"
+MANIFEST = "deploy/kubernetes/rbac-act.yaml"
 
 
 class Right(Struct, frozen=True):
