@@ -29,7 +29,7 @@ class TargetKind(StrEnum):
 KINDS = tuple(kind for kind in TargetKind if kind is not TargetKind.UNKNOWN)
 
 
-class Workload(Struct, frozen=True):
+class ClusterWorkload(Struct, frozen=True):
     """A workload of a cluster, and how the cluster is logged in to: by names only, which are no secret.
 
     `cluster`: URL of the API server. `kind`: deployments or statefulsets. `kubeconfig`: as $KUBECONFIG names it; empty
@@ -57,7 +57,7 @@ class Target(Struct, frozen=True):
     started: float = 0.0  # start of that process in clock ticks after boot; PIDs are reused
     allow: tuple[str, ...] = ()  # kind http: URLs that may be changed, as prefixes up to a `/`
     configured: str = ""  # the target in latdoctor.yaml that has the token; empty: the token is in the environment
-    workload: Workload | UnsetType = UNSET  # kind kubernetes
+    workload: ClusterWorkload | UnsetType = UNSET  # kind kubernetes
 
     @property
     def key(self) -> str:

@@ -14,7 +14,7 @@ from latdoctor.remediation.actions.kubernetes.connection import Connection, Obje
 from latdoctor.remediation.actions.kubernetes.find_workload import kubernetes_target
 from latdoctor.remediation.change import Change, Deadline, Field, Resource, Undo, Values, has_values
 from latdoctor.remediation.refusal import GuardedAction, Refusal
-from latdoctor.remediation.target import Access, Workload
+from latdoctor.remediation.target import Access, ClusterWorkload
 from tests.lab.cluster.objects import Namespace, condition, container
 
 PATIENCE = 20.0  # seconds
@@ -273,7 +273,7 @@ class Wire:
     before: Callable[[int, Any], None] = lambda number, request: None
     after: Callable[[int, Any], None] = lambda number, request: None
     sent: list[Any] = field(default_factory=list)
-    workload: Workload | None = None
+    workload: ClusterWorkload | None = None
 
     @property
     def writes(self) -> list[Any]:

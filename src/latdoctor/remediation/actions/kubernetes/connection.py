@@ -12,7 +12,7 @@ from msgspec import UNSET
 from latdoctor.cluster_api import NO_ANSWER, ApiError, ApiRequest, ClusterApi, Login
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.remediation.change import Contended, Deadline, ProcessEnded, Refused, Unreachable
-from latdoctor.remediation.target import Target, Workload, canonical_url
+from latdoctor.remediation.target import ClusterWorkload, Target, canonical_url
 
 UNAUTHORIZED = 401
 TIMED_OUT = 408
@@ -37,7 +37,7 @@ class BudgetExhausted(Refused):
     """A PodDisruptionBudget allows no eviction now."""
 
 
-def workload_of(target: Target) -> Workload:
+def workload_of(target: Target) -> ClusterWorkload:
     """Raises UsageError for a target that is no workload of a cluster."""
     if target.workload is UNSET:
         raise UsageError("the target is no workload of a cluster", where=target.name, next_step="--kube NAMESPACE/NAME")
@@ -54,7 +54,7 @@ def client_of(login: Login) -> ClusterApi:
 class Connection:
     """Requests to the API server of a workload."""
 
-    workload: Workload
+    workload: ClusterWorkload
 
     def get(self, path: str, deadline: Deadline, **query: str) -> Object:
         return self.send(ApiRequest("get", path, query=query), deadline)
@@ -106,11 +106,11 @@ class Connection:
         return client
 
 
-def login_of(workload: Workload) -> Login:
+def login_of(workload: ClusterWorkload) -> Login:
     return Login(Path(workload.kubeconfig) if workload.kubeconfig else None, workload.context)
 
 
-def _error(error: ApiError, request: ApiRequest, workload: Workload) -> OperationError:
+def _error(error: ApiError, request: ApiRequest, workload: ClusterWorkload) -> OperationError:
     """The error of a change for an error of the API."""
     where, what = request.path, error.what
     match error.status:

@@ -9,7 +9,7 @@ from latdoctor.errors import UsageError
 from latdoctor.remediation.actions.kubernetes.connection import Connection, client_of
 from latdoctor.remediation.actions.kubernetes.workload import workload_path
 from latdoctor.remediation.change import Deadline
-from latdoctor.remediation.target import Target, TargetKind, Workload
+from latdoctor.remediation.target import ClusterWorkload, Target, TargetKind
 from latdoctor.sanitize import clean
 
 _WITHIN = 10.0  # seconds
@@ -32,7 +32,7 @@ def kubernetes_target(name: str, login: Login, title: str = "") -> Target:
     deadline = Deadline.after(_WITHIN)
     found = []
     for one in kinds:
-        candidate = Workload(client.address, namespace, one, workload, client.context, kubeconfig)
+        candidate = ClusterWorkload(client.address, namespace, one, workload, client.context, kubeconfig)
         if Connection(candidate).find(workload_path(candidate), deadline):
             found.append(candidate)
     if len(found) > 1:

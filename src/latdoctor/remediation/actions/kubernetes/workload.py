@@ -8,13 +8,13 @@ from latdoctor.errors import UsageError
 from latdoctor.remediation.actions.kubernetes.connection import Connection, Object
 from latdoctor.remediation.actions.kubernetes.fields import escaped, raw_at
 from latdoctor.remediation.change import Deadline, Refused, State
-from latdoctor.remediation.target import Workload
+from latdoctor.remediation.target import ClusterWorkload
 
 CONTAINERS = "/spec/template/spec/containers"
 _OVERDUE = "ProgressDeadlineExceeded"
 
 
-def workload_path(workload: Workload) -> str:
+def workload_path(workload: ClusterWorkload) -> str:
     return f"/apis/apps/v1/namespaces/{workload.namespace}/{workload.kind}/{workload.name}"
 
 
