@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from latdoctor.conditions.evaluator import show
+from latdoctor.diagnosis.cluster_onset import began
 from latdoctor.diagnosis.result import Vital
 from latdoctor.evidence.model import Event, Evidence, Reading, Value, is_unknown, kind_of
 from latdoctor.evidence.subject_branch import cluster_of
@@ -123,7 +124,7 @@ def _of_source(evidence: Evidence, code: ClusterTrouble, source: _Source) -> Ite
         holder = _holder(evidence, one.subject, bad)
         bad[holder] = bad.get(holder) or details
         if one.time is not None and "when" not in one.fields:
-            times.append(one.time)
+            times.append(began(one))
     yield from _vital(evidence, code, source.signal or source.event, bad, min(times, default=None))
 
 

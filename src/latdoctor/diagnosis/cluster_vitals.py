@@ -20,6 +20,7 @@ _RESTARTS = ("pod.restarts", "container.restarts")
 _READY, _DESIRED = "workload.replicas_ready", "workload.replicas_desired"
 _RATIO = "hpa.metric_ratio"
 _LIMITS = ("container.memory.limit", "container.cpu.limit")
+_FREE, _THERE = "cluster.gpus_free", "cluster.gpus_allocatable"
 _GPUS = ("node.gpus_allocatable", "node.gpus_requested")
 # Events, and the first of their fields that say what they are about.
 _EVENTS = {
@@ -83,6 +84,15 @@ def cluster_vitals(evidence: Evidence) -> Iterator[Vital]:
     yield from _taints(evidence)
 
 
+def _free_gpus(evidence: Evidence) -> Iterator[Vital]:
+    """What is free of each kind of accelerator: `0 of 6 nvidia.com/gpu`."""
+    there = {one.labels: one.value for one in evidence.readings_by_signal.get(_THERE, ())}
+    for one in evidence.readings_by_signal.get(_FREE, ()):
+        of, name = there.get(one.labels), dict(one.labels).get("resource", "")
+        if of and not isinstance(one.value, str):
+            yield Vital(_FREE, one.subject, one.value, f"{one.value:g} of {of:g} {name}", name)
+
+
 def _unschedulable(evidence: Evidence) -> Iterator[Vital]:
     """Why no node fits a pod, by the newest event."""
     found = evidence.events_by_signal.get("kube.unschedulable", ())
@@ -137,7 +147,8 @@ def _resources(evidence: Evidence) -> Iterator[Vital]:
         if values:
             subject = min(values, key=lambda one: values[one])
             yield Vital(signal, subject, values[subject], show(signal, values[subject]))
-    for signal in _GPUS:
+    yield from _free_gpus(evidence)
+    for signal in _GPUS if _FREE not in evidence.readings_by_signal else ():
         found = _largest_source(evidence, signal)
         if found:
             yield Vital(signal, _only(found), sum(found.values()), f"{sum(found.values()):.0f}")

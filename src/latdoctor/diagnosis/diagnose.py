@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from latdoctor import __version__
 from latdoctor.conditions.evaluator import Facts
 from latdoctor.diagnosis import onset as timeline
+from latdoctor.diagnosis.cluster_onset import cluster_onset
 from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.evaluate import Baseline, Provider, judge
 from latdoctor.diagnosis.next_sources import next_looks
@@ -74,7 +75,7 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
         shipped = _Judged.of(rules.with_shipped_essentials, facts, unread)
         level = verdict_by_site(level, verdict(shipped.ranked, shipped.tiers, shipped.checks), rules, checks)
     level = verdict_by_answers(level, case.evidence)
-    since = timeline.onset(case.evidence)
+    since = timeline.onset(case.evidence) or cluster_onset(case.evidence, checks, rules)
     made = Diagnosis(
         schema_version=SCHEMA_VERSION,
         tool=Tool("latdoctor", __version__),

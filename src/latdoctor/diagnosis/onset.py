@@ -22,6 +22,8 @@ _KINDS = {
     "change.package": "installed",
     "change.process_start": "process started",
 }
+# What a deployment brings about: many for one change, which must not crowd it out.
+_EFFECTS = frozenset({"change.process_start", "change.replicas"})
 SHORTLY = 1800.0  # seconds before the onset; most incidents that a change brings show within half an hour of it
 SLACK = 60.0  # seconds after it: clocks of different machines, and steps of a series
 MOST = 5
@@ -78,7 +80,10 @@ def changes(evidence: Evidence, since: Onset | None) -> tuple[Change, ...]:
         if event.time is not None and moment - SHORTLY <= event.time <= until
     ]
     nearest = sorted(near, key=lambda event: abs(moment - _time(event)))
-    return tuple(_once(_change(event, moment) for event in nearest))[:MOST]
+    found = list(_once(_change(event, moment) for event in nearest))
+    made = [one for one in found if one.kind not in _EFFECTS]
+    shown = [*made, *(one for one in found if one.kind in _EFFECTS)][:MOST]
+    return tuple(one for one in found if one in shown)
 
 
 def _once(found: Iterable[Change]) -> Iterable[Change]:

@@ -148,8 +148,8 @@ class Tool(Struct, frozen=True):
 class Onset(Struct, frozen=True):
     """Since when it is slow, down or otherwise worse: the median of `signal` before, and from then on, in its unit.
 
-    Both are 0 where `signal` is the event of a server that gives no more answers. Times unix seconds UTC.
-    `within`: by how many seconds `time` may be wrong either way; 0 where that is unknown.
+    Both are 0 where `signal` is an event: of a server that gives no more answers, or of Kubernetes. Times are unix
+    seconds UTC. `within`: by how many seconds `time` may be wrong either way; 0 where that is unknown.
     """
 
     time: float

@@ -13,6 +13,7 @@ from latdoctor.report.subject_names import shortened, subject_name
 from latdoctor.units import format_value
 
 _DOWN = "server.down"  # the signal of an onset: a server that gives no more answers
+_CLUSTER = "kube."  # of an onset that an event of Kubernetes shows
 _CHANGES = "changes"  # the collector of notes and processes
 _TARGET_WIDTH = 33  # so that target and time stand on one line of 80 columns
 _SLACK = 60.0  # seconds by which an observation's own readings may precede its start, or clocks differ
@@ -63,6 +64,8 @@ def since_lines(diagnosis: Diagnosis) -> tuple[str, ...]:
     onset = None if diagnosis.verdict.level == Level.HEALTHY else diagnosis.since
     if onset is not None and onset.signal == _DOWN:
         lines.append(f"{since(diagnosis)} ({shortened(onset.subject)})")
+    elif onset is not None and onset.signal.startswith(_CLUSTER):
+        lines.append(f"wrong in the cluster {since(diagnosis)} ({subject_name(onset.subject)})")
     elif onset is not None:
         name = onset.signal.rpartition(".")[2].upper()
         slow = onset.signal.startswith("latency")

@@ -96,6 +96,7 @@ PHRASES = {
     "quota.used_ratio": "quota {} used",
     "container.memory.limit": "memory limit {}",
     "container.cpu.limit": "CPU limit {} processors",
+    "cluster.gpus_free": "{} free",
     "node.gpus_allocatable": "{} GPUs on the nodes",
     "node.gpus_requested": "{} GPUs requested",
     "log.cpu_fallback": "computes on the CPU by fallback ({} warnings)",

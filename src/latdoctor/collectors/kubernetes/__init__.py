@@ -10,10 +10,11 @@ TITLE = "Kubernetes"
 
 
 def provided_signals() -> frozenset[str]:
-    """The signals of objects; the use of processors and memory is measured elsewhere."""
+    """The signals of objects, and of the cluster's accelerators."""
     from latdoctor.collectors.documents.kubernetes import SIGNALS
+    from latdoctor.collectors.kubernetes import accelerators
 
-    return SIGNALS
+    return SIGNALS | set(accelerators.SIGNALS)
 
 
 def _is_on_kubernetes(evidence: Evidence) -> bool:

@@ -22,7 +22,7 @@ from latdoctor.collectors.base import (
     SourceAvailability,
     SourceReader,
 )
-from latdoctor.collectors.kubernetes import NAME, provided_signals
+from latdoctor.collectors.kubernetes import NAME, accelerators, provided_signals
 from latdoctor.collectors.kubernetes.api_reads import ApiReader, Object, groups_of
 from latdoctor.collectors.kubernetes.failed_reads import gap_of, is_fatal
 from latdoctor.collectors.kubernetes.found_workload import find
@@ -109,6 +109,8 @@ def _workload(api: ClusterApi, reader: ApiReader, name: WorkloadName, number: in
         SCOPE: msgspec.json.encode(scope),
         **{part: _listed(found) for part, found in objects.parts.items() if found},
     }
+    if objects.accelerators is not None:
+        parts = {**parts, accelerators.PART: msgspec.json.encode(objects.accelerators)}
     artifacts = tuple(
         Artifact(f"{NAME}/{group}-{_file_name(part)}.json", NAME, group, f"{name}/{part}", at, content)
         for part, content in parts.items()

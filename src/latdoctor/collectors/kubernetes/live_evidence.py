@@ -10,8 +10,9 @@ from msgspec import Struct, structs
 
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
 from latdoctor.collectors.documents.kubernetes.objects import read_object
+from latdoctor.collectors.documents.kubernetes.rollouts import put_rollouts
 from latdoctor.collectors.documents.text_format import Section
-from latdoctor.collectors.kubernetes import NAME
+from latdoctor.collectors.kubernetes import NAME, accelerators
 from latdoctor.collectors.kubernetes.present_state import present
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
@@ -20,14 +21,13 @@ from latdoctor.evidence.model import Evidence
 SCOPE = "scope"
 NODE_EVENTS = "nodes' events"
 _MOST_BYTES = 256 << 20
-# What the control plane and the kubelet always report of a workload; other events need a cluster's own extensions.
+# What the control plane and the kubelet always report of a workload whose fault it is. Other events need extensions of
+# the cluster, or come minutes after a fault (an eviction): that there is none says nothing.
 _ALWAYS_REPORTED = (
     "kube.admission_failed",
     "kube.crash_loop",
     "kube.create_refused",
-    "kube.evicted",
     "kube.image_pull_failed",
-    "kube.preempted",
     "kube.probe_failed",
     "kube.probe_kill",
     "kube.rollout_stalled",
@@ -37,7 +37,6 @@ _ALWAYS_REPORTED = (
     "kube.unschedulable",
     "kube.volume_failed",
 )
-_OF_NODES = ("kube.node_not_ready", "kube.node_rebooted")
 
 
 class Scope(Struct, frozen=True):
@@ -61,11 +60,14 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     """The evidence of one group. Raises SourceError for a damaged artifact."""
     scope = Scope("", "")
     lists: dict[str, tuple[Artifact, list[dict[str, Any]]]] = {}
+    offered: Artifact | None = None
     for artifact in artifacts:
         part = artifact.source.rpartition("/")[2]
         try:
             if part == SCOPE:
                 scope = msgspec.json.decode(artifact.read(_MOST_BYTES), type=Scope)
+            elif part == accelerators.PART:
+                offered = artifact
             else:
                 lists[part] = artifact, msgspec.json.decode(artifact.read(_MOST_BYTES), type=_List).items
         except msgspec.MsgspecError as error:
@@ -73,13 +75,13 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     now = max(artifact.taken_at for artifact in artifacts)
     shown = present({part: items for part, (_, items) in lists.items()}, now)
     parts = [_of_list(lists[part][0], items, scope) for part, items in shown.items()]
-    return Evidence.merge([*parts, _searched(scope)])
+    rollouts = _rollouts(lists, shown, scope)
+    free = _accelerators(offered, scope) if offered else Evidence()
+    return Evidence.merge([*parts, rollouts, free, _searched(scope)])
 
 
 def _of_list(artifact: Artifact, items: Sequence[Mapping[str, Any]], scope: Scope) -> Evidence:
-    command = f"kubectl --context {scope.cluster} -n {scope.namespace} get"
-    section = Section("", 1, artifact.name, artifact.source, artifact.taken_at, command=command)
-    gathered = Gathered(section)
+    gathered = _gathered(artifact, scope)
     try:
         read_object(gathered, {"items": list(items)}, 0)
     except ValueError as error:
@@ -88,12 +90,35 @@ def _of_list(artifact: Artifact, items: Sequence[Mapping[str, Any]], scope: Scop
     return structs.replace(found, gaps=tuple(structs.replace(one, source=NAME) for one in found.gaps))
 
 
+def _gathered(artifact: Artifact, scope: Scope) -> Gathered:
+    command = f"kubectl --context {scope.cluster} -n {scope.namespace} get"
+    return Gathered(Section("", 1, artifact.name, artifact.source, artifact.taken_at, command=command))
+
+
+def _rollouts(
+    lists: Mapping[str, tuple[Artifact, Any]], shown: Mapping[str, Sequence[Mapping[str, Any]]], scope: Scope
+) -> Evidence:
+    """The rollouts, for which a workload, its sets and its Pods are read together."""
+    artifact = next((lists[part][0] for part in ("deployments", "statefulsets") if part in lists), None)
+    if artifact is None:
+        return Evidence()
+    gathered = _gathered(artifact, scope)
+    put_rollouts(gathered, [one for items in shown.values() for one in items], 0)  # each was read before
+    return gathered.evidence()
+
+
+def _accelerators(artifact: Artifact, scope: Scope) -> Evidence:
+    gathered = _gathered(artifact, scope)
+    try:
+        accelerators.put_accelerators(gathered, artifact.read(_MOST_BYTES), f"cluster/{scope.cluster}")
+    except ValueError as error:
+        raise SourceError(f"is damaged: {error}", where=artifact.source) from error
+    return gathered.evidence()
+
+
 def _searched(scope: Scope) -> Evidence:
-    """That a complete list of events was searched: what is not among them did not happen."""
-    section = Section("", 1, "", "", 0.0, command=f"kubectl --context {scope.cluster} get")
-    gathered = Gathered(section)
-    subject = gathered.workload(scope.kind or "namespace", scope.namespace, scope.name)
-    return Evidence(looked=tuple((signal, subject) for signal in _looked(scope)))
+    """That a complete list of events was searched: what is not among them did not happen to any of the objects."""
+    return Evidence(looked=tuple((signal, f"cluster/{scope.cluster}") for signal in _looked(scope)))
 
 
 def _looked(scope: Scope) -> Iterator[str]:
@@ -102,4 +127,4 @@ def _looked(scope: Scope) -> Iterator[str]:
     if "pods" in scope.whole:
         yield "kube.container_ended"
     if NODE_EVENTS in scope.whole:
-        yield from _OF_NODES
+        yield "kube.node_not_ready"

@@ -30,8 +30,25 @@ def present(parts: Mapping[str, Sequence[Object]], now: float) -> dict[str, list
     pods = {one["metadata"]["name"]: one for one in found.get("pods", ())}
     for part, objects in found.items():
         if part.endswith("events"):  # of the workload, and of nodes
-            found[part] = [one for one in objects if _is_recent(one, now) and not _is_settled(one, pods)]
+            first = _first_times(objects)
+            recent = (one for one in objects if _is_recent(one, now) and not _is_settled(one, pods))
+            found[part] = [{**one, "firstTimestamp": first[_subject_of(one)]} for one in recent]
     return found
+
+
+def _first_times(events: Sequence[Object]) -> dict[tuple[str, ...], str]:
+    """When an event of each reason and object first happened: what goes on writes new ones, with other details."""
+    found: dict[tuple[str, ...], str] = {}
+    for one in events:
+        stamp = str(one.get("firstTimestamp") or one.get("eventTime") or one["metadata"].get("creationTimestamp") or "")
+        key = _subject_of(one)
+        found[key] = min(stamp, found.get(key) or stamp)
+    return found
+
+
+def _subject_of(event: Object) -> tuple[str, ...]:
+    about = event.get("involvedObject") or event.get("regarding") or {}
+    return str(about.get("kind")), str(about.get("name")), str(about.get("fieldPath")), str(event.get("reason"))
 
 
 def is_leaving(pod: Object) -> bool:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from latdoctor.cluster_api import NOT_FOUND, ApiError
-from latdoctor.collectors.kubernetes import NAME, resources
+from latdoctor.collectors.kubernetes import NAME, accelerators, resources
+from latdoctor.collectors.kubernetes.accelerators import Accelerators
 from latdoctor.collectors.kubernetes.api_reads import Answer, ApiReader, Object, Read
 from latdoctor.collectors.kubernetes.failed_reads import gap_of
 from latdoctor.collectors.kubernetes.found_workload import Workload
@@ -26,6 +27,7 @@ class WorkloadObjects:
     parts: dict[str, tuple[Object, ...]] = field(default_factory=dict)
     whole: set[str] = field(default_factory=set)
     gaps: list[Gap] = field(default_factory=list)
+    accelerators: Accelerators | None = None  # of the cluster, where the workload requests any
 
     def of(self, resource: Resource) -> tuple[Object, ...]:
         return self.parts.get(resource.plural, ())
@@ -60,6 +62,9 @@ def read_objects(reader: ApiReader, workload: Workload) -> WorkloadObjects:
     found.add(NODE_EVENTS, events, answer, _NODE_EVENTS_HIDE)
     _read(reader, found, [(one.resource.plural, one) for one in _of_pods(found.of(resources.PODS))])
     _without_others(found, workload)
+    if accelerators.requests_any(one for objects in found.parts.values() for one in objects):
+        found.accelerators, gaps = accelerators.read_accelerators(reader)
+        found.gaps.extend(gaps)
     return found
 
 

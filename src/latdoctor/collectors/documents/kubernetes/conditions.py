@@ -35,6 +35,8 @@ def put_node(
         if state != "True":
             fields: dict[str, Value] = {"status": state}
             gathered.event("kube.node_not_ready", subject, line, time=since, text=text, fields=fields, place=place)
+    elif pressure and state == "Unknown":
+        gathered.unknown(subject, "node.pressure", "the node no longer reports", line, place=place)
     elif pressure and state in ("True", "False"):
         kind = (pressure[1] or "disk").lower()
         labels = (("condition", name),)
@@ -52,24 +54,40 @@ def put_node(
 
 
 def put_workload(
-    gathered: Gathered, subject: str, name: str, state: str, reason: str, message: str, line: int, place: str = ""
+    gathered: Gathered,
+    subject: str,
+    name: str,
+    state: str,
+    reason: str,
+    message: str,
+    line: int,
+    place: str = "",
+    since: float | None = None,
 ) -> None:
     """A rollout that makes no progress, or pods that cannot be created."""
     if (name, state) in (("Progressing", "False"), ("ReplicaFailure", "True")):
-        gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)
+        gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
 
 
 def put_autoscaler(
-    gathered: Gathered, subject: str, name: str, state: str, reason: str, message: str, line: int, place: str = ""
+    gathered: Gathered,
+    subject: str,
+    name: str,
+    state: str,
+    reason: str,
+    message: str,
+    line: int,
+    place: str = "",
+    since: float | None = None,
 ) -> None:
     """Whether the autoscaler is held back by its maximum, and whether it can read its metrics."""
     if name == "ScalingLimited" and state in ("True", "False"):
         limited = state == "True" and reason == "TooManyReplicas"
         gathered.reading("hpa.limited", subject, float(limited), line, place=place)
         if limited:
-            gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)
+            gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
     elif name == "ScalingActive" and state == "False" and reason != "ScalingDisabled":
-        gathered.kube_event(KubeEvent(reason, message), subject, line, place=place)
+        gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
 
 
 _EXIT_CODE = re.compile(r"ExitCode(\d{1,3})")

@@ -209,7 +209,7 @@ def _workload(gathered: Gathered, head: Mapping[str, str], lines: Sequence[Descr
 
 
 def _autoscaler(gathered: Gathered, head: Mapping[str, str], lines: Sequence[DescribedLine]) -> str:
-    subject = gathered.workload("hpa", *_names(head))
+    subject = gathered.scaler(*_names(head), head.get("Reference", ""))
     pods = next((line for line in lines if _HPA_PODS.fullmatch(line.key)), lines[0])
     counts = {name: float(number) for number, name in _REPLICAS.findall(pods.value)}
     tables.put_autoscaler(

@@ -17,7 +17,10 @@ from latdoctor.evidence.model import Value
 
 
 class KubeEvent(Struct, frozen=True):
-    """An event as Kubernetes reports it. `time`: when it last happened, unix seconds, `about` where it was an age."""
+    """An event as Kubernetes reports it. `time`: when it last happened, unix seconds, `about` where it was an age.
+
+    `first`: when it first happened, of one that repeats.
+    """
 
     reason: str
     message: str
@@ -26,6 +29,10 @@ class KubeEvent(Struct, frozen=True):
     time: float | None = None
     about: bool = False
     container: str = ""
+    first: float | None = None
+
+
+FIRST = "first_time"  # the field of an event that repeats: when it first happened, unix seconds
 
 
 class EventKind(Struct, frozen=True):
@@ -127,6 +134,8 @@ def classify(event: KubeEvent) -> Iterator[EventKind]:
     fields.setdefault("reason", event.reason)
     if event.count is not None and event.count > 1:
         fields["count"] = float(event.count)
+    if event.first is not None and event.time is not None and event.first < event.time:
+        fields[FIRST] = event.first
     container = event.container or _container(event.message)
     if container and found.signal.startswith(("kube.probe", "kube.crash", "kube.image", "kube.start")):
         fields["container"] = container

@@ -37,6 +37,7 @@ class Gathered:
         self.left_out = 0  # objects that were not even named
         self._left_out: set[str] = set()
         self.damaged: list[str] = []
+        self._unknown: dict[Gap, None] = {}
         self._command = kube_command(section.command)
         self._cluster = f"cluster/{clean(self._command.context, _LONGEST)}" if self._command.context else None
         self._place = clean(self._command.context or section.artifact.rpartition("/")[2], _LONGEST)
@@ -59,6 +60,12 @@ class Gathered:
 
     def workload(self, kind: str, namespace: str, name: str) -> str:
         return self._subject(kind.lower(), (namespace or self._command.namespace, name), None)
+
+    def scaler(self, namespace: str, name: str, target: str) -> str:
+        """An autoscaler of the workload `target` (`Deployment/web`; empty: not known)."""
+        kind, _, of = target.strip().partition("/")
+        parent = self.workload(kind, namespace, of) if of else None
+        return self._subject("hpa", (namespace or self._command.namespace, name), parent or None)
 
     def reading(
         self,
@@ -123,6 +130,11 @@ class Gathered:
                 labels = (("resource", clean(resource, 60)),)
                 self.reading("container.gpu.limit", subject, quantity(text), line, labels=labels, place=place)
 
+    def unknown(self, subject: str, signal: str, reason: str, line: int, *, place: str = "") -> None:
+        """That the object itself says that it does not know the value."""
+        origin = self.section.origin(line, place)
+        self._unknown[Gap(NAME, reason, (signal,), subject, origin=origin, code=GapCode.STALE)] = None
+
     def series(self, signal: str, subject: str, points: Mapping[float, float], line: int) -> None:
         """Values by time, of rows that repeat."""
         times = tuple(sorted(points))
@@ -149,6 +161,7 @@ class Gathered:
 
     def _gaps(self) -> Iterator[Gap]:
         """What was left out, and what was damaged: `damaged` says where and how."""
+        yield from self._unknown
         origin, source = self.section.origin(), self.section.source
         reasons = [(one, GapCode.UNREADABLE) for one in self.damaged[:_DAMAGES]]
         if more := self.left_out + len(self._left_out):

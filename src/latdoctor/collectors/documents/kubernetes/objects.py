@@ -11,9 +11,12 @@ from latdoctor.collectors.documents.kubernetes import conditions, tables
 from latdoctor.collectors.documents.kubernetes.containers import ContainerFacts, Ended, Probe, put
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
+from latdoctor.collectors.documents.kubernetes.managers import manager_of
 from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment
+from latdoctor.collectors.documents.kubernetes.rollouts import put_rollouts
 from latdoctor.collectors.documents.kubernetes.schema import (
     Autoscaler,
+    Condition,
     ContainerSpec,
     ContainerStatus,
     EventObject,
@@ -36,9 +39,21 @@ MAX_OBJECTS = 5000  # of one text
 
 def read_object(gathered: Gathered, raw: object, line: int) -> bool:
     """Add what one object or list of objects shows; False where its kind is not read. Raises ValueError."""
-    pending = [raw]
+    objects = flattened(gathered, raw)
     read = False
-    count = 0
+    for one in objects:
+        reader = _READERS.get(str(one["kind"]))
+        if reader is not None:
+            reader(gathered, one, line)
+            read = True
+    put_rollouts(gathered, objects, line)
+    return read
+
+
+def flattened(gathered: Gathered, raw: object) -> list[dict[str, Any]]:
+    """The objects of lists and watches within `raw`, each with its kind; at most MAX_OBJECTS."""
+    pending = [raw]
+    found: list[dict[str, Any]] = []
     while pending:
         one = pending.pop(0)
         if not isinstance(one, dict):
@@ -49,16 +64,11 @@ def read_object(gathered: Gathered, raw: object, line: int) -> bool:
         if isinstance(one.get("object"), dict) and "type" in one:  # of a watch
             pending.insert(0, one["object"])
             continue
-        count += 1
-        if count > MAX_OBJECTS:
+        if len(found) == MAX_OBJECTS:
             gathered.left_out += len(pending) + 1
             break
-        kind = str(one.get("kind", "")) or _kind_of(one)
-        reader = _READERS.get(kind)
-        if reader is not None:
-            reader(gathered, one, line)
-            read = True
-    return read
+        found.append({**one, "kind": str(one.get("kind", "")) or _kind_of(one)})
+    return found
 
 
 def _kind_of(raw: Mapping[str, object]) -> str:
@@ -111,6 +121,8 @@ def _pod_status(gathered: Gathered, subject: str, status: PodStatus, line: int, 
     for condition in status.conditions or ():
         if condition.type == "Ready" and status.phase != "Succeeded":
             gathered.reading("pod.ready", subject, float(condition.status == "True"), line, place=place)
+        elif (condition.type, condition.status) == ("PodScheduled", "True"):
+            gathered.reading("pod.unschedulable", subject, 0.0, line, place=place)
         elif (condition.type, condition.status) == ("PodScheduled", "False") and condition.reason != "SchedulingGated":
             since = moment(condition.last_transition_time or "")
             event = KubeEvent("FailedScheduling", condition.message or "", time=since)
@@ -174,9 +186,20 @@ def _node(gathered: Gathered, raw: object, line: int) -> None:
         known = [number for number in counts if number is not None]
         gathered.reading(signal, subject, sum(known) if known else None, line, place=place)
     for one in node.status.conditions or ():
-        since = moment(one.last_transition_time or "")
+        since = _since(one)
         text = f"{one.reason or ''} {one.message or ''}"
         conditions.put_node(gathered, subject, one.type, one.status, text, line, since=since, place=place)
+
+
+_LONGEST_UNNOTICED = 60.0  # seconds; the control plane misses a node's lease after 40 or 50 s
+
+
+def _since(condition: Condition) -> float | None:
+    """Since when it holds. A node whose state is unknown was lost when it last reported, before that was noticed."""
+    since, heartbeat = moment(condition.last_transition_time or ""), moment(condition.last_heartbeat_time or "")
+    if condition.status != "Unknown" or since is None or heartbeat is None:
+        return since
+    return min(since, max(heartbeat, since - _LONGEST_UNNOTICED))
 
 
 def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
@@ -189,6 +212,7 @@ def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
             template = found.spec.template.spec if found.spec.template else None
             for one in (template.containers or ()) if template else ():
                 put(gathered, subject, _of_spec(one, place))
+        gathered.reading("workload.managed_by", subject, manager_of(found.metadata), line, place=place)
         status = found.status
         if status is None:
             return
@@ -204,7 +228,7 @@ def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
         for condition in status.conditions or ():
             conditions.put_workload(
                 gathered, subject, condition.type, condition.status, condition.reason or "", condition.message or "",
-                line, place,
+                line, place, moment(condition.last_transition_time or ""),
             )  # fmt: skip
 
     return read
@@ -212,7 +236,9 @@ def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
 
 def _autoscaler(gathered: Gathered, raw: object, line: int) -> None:
     found = _typed(raw, Autoscaler)
-    subject = gathered.workload("hpa", found.metadata.namespace or "", found.metadata.name or "unnamed")
+    target = found.spec.target if found.spec else None
+    of = f"{target.kind}/{target.name}" if target else ""
+    subject = gathered.scaler(found.metadata.namespace or "", found.metadata.name or "unnamed", of)
     place, spec, status = found.metadata.name, found.spec, found.status
     tables.put_autoscaler(
         gathered, subject, line, replicas=status.current if status else None,
@@ -223,14 +249,15 @@ def _autoscaler(gathered: Gathered, raw: object, line: int) -> None:
         return
     current = {_metric_name(one): _value(one.source.current) for one in status.metrics or () if one.type}
     for metric in spec.metrics or ():
-        name, target = _metric_name(metric), _value(metric.source.target)
-        _ratio(gathered, subject, name, current.get(name), target, line, place)
+        name = _metric_name(metric)
+        _ratio(gathered, subject, name, current.get(name), _value(metric.source.target), line, place)
     if spec.target_cpu:
         _ratio(gathered, subject, "cpu", status.current_cpu, spec.target_cpu, line, place)
     for one in status.conditions or ():
         conditions.put_autoscaler(
-            gathered, subject, one.type, one.status, one.reason or "", one.message or "", line, place
-        )
+            gathered, subject, one.type, one.status, one.reason or "", one.message or "", line, place,
+            moment(one.last_transition_time or ""),
+        )  # fmt: skip
 
 
 def _ratio(
@@ -277,6 +304,7 @@ def _event(gathered: Gathered, raw: object, line: int) -> None:
         count=int(count) if count else None,
         time=time,
         container=path,
+        first=moment(found.first_timestamp or (found.event_time if series else None) or ""),
     )
     namespace = about.namespace or (found.metadata.namespace or "" if about.kind != "Node" else "")
     subject = tables.subject_of(gathered, about.kind, namespace, about.name)

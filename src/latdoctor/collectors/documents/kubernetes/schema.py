@@ -5,6 +5,8 @@ Numbers may be text: YAML scalars are read as they are written, and quantities a
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec import Struct, field
 
 Quantities = dict[str, str | float | None]
@@ -15,6 +17,16 @@ class Owner(Struct, frozen=True):
 
     kind: str = ""
     name: str = ""
+    controller: bool | None = False
+
+
+class ManagedFields(Struct, frozen=True, rename="camel"):
+    """`metadata.managedFields[]`: which client last set which fields, and when."""
+
+    manager: str | None = ""
+    time: str | None = None
+    subresource: str | None = ""
+    fields: dict[str, Any] | None = field(default=None, name="fieldsV1")
 
 
 class Meta(Struct, frozen=True, rename="camel"):
@@ -23,6 +35,10 @@ class Meta(Struct, frozen=True, rename="camel"):
     name: str = ""
     namespace: str | None = ""
     creation_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[Owner] | None = None
+    managed_fields: list[ManagedFields] | None = None
 
 
 class ObjectRef(Struct, frozen=True, rename="camel"):
@@ -42,6 +58,7 @@ class Condition(Struct, frozen=True, rename="camel"):
     reason: str | None = ""
     message: str | None = ""
     last_transition_time: str | None = None
+    last_heartbeat_time: str | None = None
 
 
 class Waiting(Struct, frozen=True):
@@ -206,6 +223,8 @@ class WorkloadStatus(Struct, frozen=True, rename="camel"):
     updated_replicas: float | None = None
     unavailable_replicas: float | None = None
     conditions: list[Condition] | None = None
+    update_revision: str | None = ""
+    current_revision: str | None = ""
 
 
 class Workload(Struct, frozen=True):
@@ -258,6 +277,7 @@ class Metric(Struct, frozen=True, rename="camel"):
 class HpaSpec(Struct, frozen=True):
     """`spec` of an autoscaler. v1 has the target of the processor alone."""
 
+    target: ObjectRef | None = field(default=None, name="scaleTargetRef")
     min_replicas: float | None = field(default=None, name="minReplicas")
     max_replicas: float | None = field(default=None, name="maxReplicas")
     metrics: list[Metric] | None = None
@@ -301,6 +321,7 @@ class EventObject(Struct, frozen=True, rename="camel"):
     type: str | None = ""
     count: float | None = None
     deprecated_count: float | None = None
+    first_timestamp: str | None = None
     last_timestamp: str | None = None
     deprecated_last_timestamp: str | None = None
     event_time: str | None = None

@@ -181,7 +181,8 @@ def workload(gathered: Gathered, row: Row, line: int) -> None:
 
 def autoscaler(gathered: Gathered, row: Row, line: int) -> None:
     """A row of `kubectl get hpa`."""
-    subject = gathered.workload("hpa", row.get("namespace", ""), object_name(row.get("name", ""))[1])
+    name = object_name(row.get("name", ""))[1]
+    subject = gathered.scaler(row.get("namespace", ""), name, row.get("reference", ""))
     replicas, most = quantity(row.get("replicas", "")), quantity(row.get("maxpods", ""))
     put_autoscaler(gathered, subject, line, replicas=replicas, least=quantity(row.get("minpods", "")), most=most)
     put_targets(gathered, subject, row.get("targets", ""), line)
@@ -291,6 +292,7 @@ def event_of(gathered: Gathered, row: Row) -> KubeEvent:
     about = time is None
     if time is None and when.last is not None:
         time = gathered.taken_at - when.last
+    first = gathered.taken_at - when.first if when.first is not None and about else None
     count = when.count or _count(row.get("count", ""))
     place = _PATH.fullmatch(row.get("subobject", row.get("subobjectpath", "")))
     return KubeEvent(
@@ -301,6 +303,7 @@ def event_of(gathered: Gathered, row: Row) -> KubeEvent:
         time=time,
         about=about,
         container=place[1] if place else "",
+        first=first,
     )
 
 
