@@ -54,13 +54,27 @@ def _start(folder: Path) -> Path:
     return Path(ready.read_text())
 
 
+def _folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shared by the processes of one run."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cluster"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def spare_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The spare nodes, for one test at a time."""
+    with (_folder(tmp_path_factory) / "spare").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """That of the shared cluster."""
     _must_have_binaries()
-    base = tmp_path_factory.getbasetemp()
-    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "cluster"
-    folder.mkdir(exist_ok=True)
+    folder = _folder(tmp_path_factory)
     users = folder / "users"
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -10,20 +10,21 @@ from pathlib import Path
 
 from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.lab.cluster.cluster import Cluster, ClusterSettings
-from latdoctor.lab.cluster.control_plane import NodeTiming
+from latdoctor.lab.cluster.control_plane import AutoscalerTiming, NodeTiming
 
 SETTINGS = ClusterSettings(
     nodes=5,
-    zones=3,
+    zones=5,
     gpus=2,
     mig_slices=7,
     backoff=1.0,
     heartbeat=1.0,
     timing=NodeTiming(not_ready_after=8, evicted_after=1),
+    autoscaler=AutoscalerTiming(sync=1),
 )
 
 
-# Nodes that a test may lose: no Pod of another test is there.
+# Nodes in zones of their own that a test may lose: no Pod of another test is there.
 SPARE = ("node-3", "node-4")
 SPARE_LABEL = "test/spare"
 

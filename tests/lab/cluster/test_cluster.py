@@ -181,6 +181,7 @@ def test_an_eviction_respects_the_disruption_budget(namespace: Namespace) -> Non
     assert refused.value.status == 429
 
 
+@pytest.mark.usefixtures("spare_nodes")
 def test_a_lost_node_becomes_not_ready_and_its_pods_are_replaced_elsewhere(
     api: ClusterApi, namespace: Namespace
 ) -> None:
@@ -191,7 +192,7 @@ def test_a_lost_node_becomes_not_ready_and_its_pods_are_replaced_elsewhere(
     api.patch(f"/api/v1/nodes/{lost}", {"metadata": {"annotations": {LOST: "true"}}})
     try:
         nodes = namespace.wait("nodes", lambda nodes: condition(nodes[lost], "Ready") == "Unknown", "/api/v1/nodes")
-        assert len({one["metadata"]["labels"][ZONE] for one in nodes.values()}) == 3
+        assert len({one["metadata"]["labels"][ZONE] for one in nodes.values()}) == 5
         with pytest.raises(ConnectionRefusedError):
             answer(pod)
         pods = namespace.wait("pods", lambda pods: ready(pods) and pod["metadata"]["name"] not in ready(pods))

@@ -1,14 +1,17 @@
-"""The server of a test Pod on POD_IP:8000: /healthz, and what its arguments say.
+"""The server of a test Pod on POD_IP:8000: /healthz, POST, and what its arguments say.
 
-`unhealthy-after=N`: /healthz fails after N requests; `memory=N`: takes N MiB; `end-file=PATH`: writes it on SIGTERM.
+`unhealthy-after=N`: /healthz fails after N requests; `memory=N`: takes N MiB; `end-file=PATH`: writes it on SIGTERM;
+`seconds=N`: takes so long to answer a POST.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
-from http.server import BaseHTTPRequestHandler, HTTPServer
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 options = dict(one.split("=", 1) for one in sys.argv[1:])
@@ -27,6 +30,15 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(float(options.get("seconds", "0")))
+        body = json.dumps({"request_id": self.headers.get("X-Request-Id")}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
     def log_message(self, *_: object) -> None:
         pass
 
@@ -39,4 +51,4 @@ def end(*_: object) -> None:
 
 
 signal.signal(signal.SIGTERM, end)
-HTTPServer((os.environ["POD_IP"], 8000), Handler).serve_forever()
+ThreadingHTTPServer((os.environ["POD_IP"], 8000), Handler).serve_forever()

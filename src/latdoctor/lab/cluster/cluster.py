@@ -12,7 +12,8 @@ from typing import Self
 
 from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.lab.cluster.container import ContainerSettings
-from latdoctor.lab.cluster.control_plane import ControlPlane, NodeTiming
+from latdoctor.lab.cluster.control_plane import AutoscalerTiming, ControlPlane, NodeTiming
+from latdoctor.lab.cluster.external_metrics import ExternalMetrics
 from latdoctor.lab.cluster.images import IMAGES
 from latdoctor.lab.cluster.kubelet import Kubelet
 from latdoctor.lab.cluster.nodes import make_nodes
@@ -30,6 +31,7 @@ class ClusterSettings:
     backoff: float = 10.0
     heartbeat: float = 10.0
     timing: NodeTiming = field(default_factory=NodeTiming)
+    autoscaler: AutoscalerTiming = field(default_factory=AutoscalerTiming)
 
 
 class Cluster:
@@ -38,7 +40,7 @@ class Cluster:
     def __init__(self, settings: ClusterSettings) -> None:
         self._settings = settings
         self._ends = ExitStack()
-        self.control_plane = ControlPlane(settings.timing)
+        self.control_plane = ControlPlane(settings.timing, settings.autoscaler)
 
     @property
     def kubeconfig(self) -> Path:
@@ -51,7 +53,9 @@ class Cluster:
             self._ends.enter_context(self.control_plane)
             api = ClusterApi(Login(self.kubeconfig))
             self._ends.callback(api.close)
-            logs = self.control_plane.folder / "pods"
+            plane = self.control_plane
+            self._ends.enter_context(ExternalMetrics(api, plane.folder, plane.openssl))
+            logs = plane.folder / "pods"
             logs.mkdir()
             # Two clusters on one machine must not give the same addresses to their Pods.
             network = random.SystemRandom().randrange(10, 250 - wanted.nodes)

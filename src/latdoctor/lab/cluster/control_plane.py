@@ -44,6 +44,14 @@ class NodeTiming:
     evicted_after: int = 300
 
 
+@dataclass(frozen=True, slots=True)
+class AutoscalerTiming:
+    """Seconds between two looks of the autoscaler at its metric, and for which it waits before it scales in."""
+
+    sync: int = 15
+    downscale_stabilization: int = 300
+
+
 def find_binaries() -> dict[str, str]:
     """The programs of the control plane, of the folder in KUBEBUILDER_ASSETS or of PATH. Raises OperationError."""
     folder = os.environ.get(ASSETS, "")
@@ -97,8 +105,9 @@ class ControlPlane:
     `kubeconfig` has an administrator's token; the folder with it is removed at the end.
     """
 
-    def __init__(self, timing: NodeTiming | None = None) -> None:
+    def __init__(self, timing: NodeTiming | None = None, autoscaler: AutoscalerTiming | None = None) -> None:
         self._timing = timing or NodeTiming()
+        self._autoscaler = autoscaler or AutoscalerTiming()
         self._programs = find_binaries()
         self._ends = ExitStack()
         self.components: tuple[Component, ...] = ()
@@ -107,6 +116,11 @@ class ControlPlane:
     @property
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
+
+    @property
+    def openssl(self) -> str:
+        """The path of the program."""
+        return self._programs["openssl"]
 
     def __enter__(self) -> Self:
         """Raises OperationError where a component ends, or is not ready in time."""
@@ -188,6 +202,8 @@ class ControlPlane:
             "--leader-elect=false",
             f"--service-account-private-key-file={self.folder / 'accounts.key'}",
             f"--controllers={','.join(_CONTROLLERS)}",
+            f"--horizontal-pod-autoscaler-sync-period={self._autoscaler.sync}s",
+            f"--horizontal-pod-autoscaler-downscale-stabilization={self._autoscaler.downscale_stabilization}s",
             f"--node-monitor-grace-period={self._timing.not_ready_after}s",
             f"--node-monitor-period={min(5, max(1, self._timing.not_ready_after // 8))}s",
         ]

@@ -11,6 +11,7 @@ from typing import Any, Self
 from latdoctor.cluster_api import ClusterApi, Listed
 from latdoctor.errors import OperationError
 from latdoctor.lab.cluster import manifests
+from latdoctor.lab.cluster.external_metrics import ROUTER
 from latdoctor.lab.cluster.manifests import ServiceSpec
 from latdoctor.lab.processes import ChildProcess
 from latdoctor.lab.server.supervisor import free_ports
@@ -85,6 +86,8 @@ class DeployedService:
             self._api.create(manifests.path(namespace, "services"), manifests.kubernetes_service(self.spec))
             router = self._ends.enter_context(ServiceRouter(self._kubeconfig, namespace, self.spec.name))
             self.router = router.url
+            annotation = {"metadata": {"annotations": {ROUTER: router.url}}}  # where the autoscaler's metrics are
+            self._api.patch(manifests.path(namespace, "services", self.spec.name), annotation)
             self.wait_rolled_out()
             self._ends = self._ends.pop_all()
         return self

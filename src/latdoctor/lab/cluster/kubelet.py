@@ -19,6 +19,7 @@ class Kubelet:
     """A context manager that registers the nodes and runs their Pods; at the end it kills every container.
 
     A node with the annotation `lab.latdoctor/lost` disappears as by a power failure, until the annotation is removed.
+    One with `lab.latdoctor/pressure` (memory, disk) reports that pressure and evicts a Pod.
     """
 
     def __init__(
@@ -89,15 +90,20 @@ class Kubelet:
         if worker is not None and worker.alive:
             if deleted:
                 worker.delete(float(metadata.get("deletionGracePeriodSeconds", 0)))
+            else:
+                worker.observe(pod.get("status", {}))
         elif deleted:
             confirm_deletion(self._api, f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}", uid)
         elif worker is None and pod.get("status", {}).get("phase") not in _FINISHED:
             self._workers[uid] = self._start(agent.node, pod)
 
     def _start(self, node: ClusterNode, pod: Mapping[str, Any]) -> PodWorker:
-        number = self._numbers[node.name]
-        self._numbers[node.name] += 1
-        return PodWorker(self._api, pod, node.pod_address(number), node.address, self._settings)
+        """A Pod of a node that was lost keeps its address."""
+        address = pod.get("status", {}).get("podIP")
+        if not address:
+            address = node.pod_address(self._numbers[node.name])
+            self._numbers[node.name] += 1
+        return PodWorker(self._api, pod, address, node.address, self._settings)
 
     def _beat(self) -> None:
         """Heartbeats; a node that is marked as lost has none, and none of its processes."""
@@ -111,7 +117,8 @@ class Kubelet:
 
     def _attend(self, agent: NodeAgent) -> None:
         name = agent.node.name
-        lost = agent.is_marked_lost()
+        marks = agent.marks()
+        lost = marks.lost
         with self._lock:
             if lost and name not in self._lost:
                 self._lost.add(name)
@@ -122,7 +129,20 @@ class Kubelet:
                 for pod in [pod for pod in self._pods.values() if pod["spec"]["nodeName"] == name]:
                     self._sync(pod)
         if not lost:
+            if agent.press(marks.short_of):
+                self._evict_one(name, marks.short_of)
             agent.heartbeat()
+
+    def _evict_one(self, node: str, resource: str) -> None:
+        """The newest Pod of the node."""
+        with self._lock:
+            running = [
+                (pod["metadata"]["creationTimestamp"], uid)
+                for uid, pod in self._pods.items()
+                if pod["spec"]["nodeName"] == node and uid in self._workers and self._workers[uid].alive
+            ]
+            if running:
+                self._workers[max(running)[1]].evict(resource)
 
     def _kill_all(self, node: str) -> None:
         for uid, pod in self._pods.items():

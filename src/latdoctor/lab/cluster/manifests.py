@@ -16,19 +16,26 @@ AT_MOST_A_THIRD = "33%"
 
 
 class ServiceSpec(Struct, frozen=True):
-    """A service of the reference server in a namespace. `gpus`, `cpu`, `memory`: of each replica; empty: none."""
+    """A service of the reference server in a namespace.
+
+    `command` replaces that of the image. `gpus`, `cpu`, `memory`: of each replica; empty: none. `drain_seconds`: a
+    preStop hook that waits so long, in which a Pod answers what routers still send to it; 0: none.
+    """
 
     namespace: str
     name: str = "intent"
     replicas: int = 2
     image: str = REFERENCE
+    command: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     gpus: int = 0
     cpu: str = ""
     memory: str = ""
     grace_seconds: int = 10
+    drain_seconds: float = 0.0
     priority_class: str = ""
     node_selector: dict[str, str] = {}
+    tolerated_taint: str = ""
 
     @property
     def labels(self) -> dict[str, str]:
@@ -55,22 +62,30 @@ def probe(url_path: str, **more: int) -> Object:
     return {"httpGet": {"path": url_path, "port": PORT}, "periodSeconds": 1, **more}
 
 
-def deployment(service: ServiceSpec) -> Object:
+def deployment(service: ServiceSpec, *, probes: bool = True) -> Object:
     """At most a third of the replicas is missing or additional while they are replaced."""
-    container = {
+    container: Object = {
         "name": CONTAINER,
         "image": service.image,
         "args": list(service.arguments),
         "ports": [{"name": "http", "containerPort": PORT}],
-        "readinessProbe": probe("/readyz", failureThreshold=2),
-        "livenessProbe": probe("/healthz", failureThreshold=10, timeoutSeconds=5),
         "resources": _resources(service),
     }
+    if service.command:
+        container["command"] = list(service.command)
+    if probes:
+        container["startupProbe"] = probe("/healthz", failureThreshold=60)
+        container["readinessProbe"] = probe("/readyz", failureThreshold=2)
+        container["livenessProbe"] = probe("/healthz", failureThreshold=10, timeoutSeconds=5)
+    if service.drain_seconds:
+        container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", f"{service.drain_seconds:g}"]}}}
     pod: Object = {"terminationGracePeriodSeconds": service.grace_seconds, "containers": [container]}
     if service.priority_class:
         pod["priorityClassName"] = service.priority_class
     if service.node_selector:
         pod["nodeSelector"] = service.node_selector
+    if service.tolerated_taint:
+        pod["tolerations"] = [{"key": service.tolerated_taint, "operator": "Exists"}]
     return {
         "metadata": {"name": service.name, "labels": service.labels},
         "spec": {

@@ -13,6 +13,7 @@ from latdoctor.lab.cluster.container import timestamp
 GPU = "nvidia.com/gpu"
 MIG_SLICE = "nvidia.com/mig-1g.5gb"
 LOST = "lab.latdoctor/lost"  # the annotation of a node that is to disappear, as by a power failure
+PRESSURE = "lab.latdoctor/pressure"  # of one that is to be short of `memory` or `disk`
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _LEASE_SECONDS = 40
 _HEALTHY = {
@@ -21,6 +22,18 @@ _HEALTHY = {
     "PIDPressure": ("KubeletHasSufficientPID", "False"),
     "Ready": ("KubeletReady", "True"),
 }
+_SHORT_OF = {
+    "memory": ("MemoryPressure", "KubeletHasInsufficientMemory"),
+    "disk": ("DiskPressure", "KubeletHasDiskPressure"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMarks:
+    """What the annotations of a node want. `short_of`: memory, disk or empty."""
+
+    lost: bool
+    short_of: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +76,8 @@ class NodeAgent:
         self._api = api
         self._path = f"/api/v1/nodes/{node.name}"
         self._ready_since = timestamp()
+        self._pressed_since = ""
+        self.short_of = ""
 
     def register(self) -> None:
         """Raises ApiError."""
@@ -81,9 +96,18 @@ class NodeAgent:
                     raise
         self.heartbeat()
 
-    def is_marked_lost(self) -> bool:
+    def marks(self) -> NodeMarks:
         """Raises ApiError."""
-        return LOST in self._api.get(self._path)["metadata"].get("annotations", {})
+        annotations = self._api.get(self._path)["metadata"].get("annotations", {})
+        short_of = annotations.get(PRESSURE, "")
+        return NodeMarks(LOST in annotations, short_of if short_of in _SHORT_OF else "")
+
+    def press(self, short_of: str) -> bool:
+        """From now on it is short of that resource, or of none; whether that is a new shortage."""
+        if short_of == self.short_of:
+            return False
+        self.short_of, self._pressed_since = short_of, timestamp()
+        return bool(short_of)
 
     def heartbeat(self) -> None:
         """Raises ApiError."""
@@ -99,17 +123,22 @@ class NodeAgent:
         spec = {"holderIdentity": self.node.name, "leaseDurationSeconds": _LEASE_SECONDS, "renewTime": now}
         return {"spec": spec}
 
-    def _status(self) -> dict[str, Any]:
-        conditions = [
+    def _conditions(self) -> list[dict[str, Any]]:
+        short_of, why = _SHORT_OF.get(self.short_of, ("", ""))
+        values = {**_HEALTHY, **({short_of: (why, "True")} if short_of else {})}
+        pressures = {kind for kind, _ in _SHORT_OF.values()}
+        return [
             {
                 "type": kind,
                 "status": status,
                 "reason": reason,
                 "lastHeartbeatTime": timestamp(),
-                "lastTransitionTime": self._ready_since,
+                "lastTransitionTime": (self._pressed_since if kind in pressures else "") or self._ready_since,
             }
-            for kind, (reason, status) in _HEALTHY.items()
+            for kind, (reason, status) in values.items()
         ]
+
+    def _status(self) -> dict[str, Any]:
         addresses = [
             {"type": "InternalIP", "address": self.node.address},
             {"type": "Hostname", "address": self.node.name},
@@ -117,7 +146,7 @@ class NodeAgent:
         return {
             "capacity": dict(self.node.resources),
             "allocatable": dict(self.node.resources),
-            "conditions": conditions,
+            "conditions": self._conditions(),
             "addresses": addresses,
             "nodeInfo": {"kubeletVersion": "v1.20.2-lab", "operatingSystem": "linux", "architecture": "amd64"},
         }

@@ -28,6 +28,8 @@ class PodWorker:
         self._path = f"/api/v1/namespaces/{self._namespace}/pods/{self._name}"
         self._deleted, self._abandoned = Event(), Event()
         self._grace = 0.0
+        self._short_of = ""
+        self._overwritten = Event()
         self._began = timestamp()
         self._reported: dict[str, Any] = {}
         self._counts: dict[tuple[str, str], tuple[str, int]] = {}
@@ -58,6 +60,19 @@ class PodWorker:
         self._abandoned.set()
         self._deleted.set()
 
+    def observe(self, status: Mapping[str, Any]) -> None:
+        """The status in the API: where another client has changed whether the Pod is ready, it is reported again.
+
+        The controller of nodes does so for the Pods of a node that it believes lost.
+        """
+        if _readiness(status) != _readiness(self._reported):
+            self._overwritten.set()
+
+    def evict(self, resource: str) -> None:
+        """Its node is short of a resource: ends its containers at once, and leaves the Pod as failed."""
+        self._short_of = resource
+        self._deleted.set()
+
     def join(self) -> None:
         self._thread.join()
 
@@ -72,7 +87,11 @@ class PodWorker:
                 self._deleted.wait(_STEP)
         finally:
             self._end_containers()
-        if not self._abandoned.is_set():
+        if self._short_of and not self._abandoned.is_set():
+            message = f"The node was low on resource: {self._short_of}. "
+            self._event("Warning", "Evicted", message)
+            self._report_status({"phase": "Failed", "reason": "Evicted", "message": message})
+        elif not self._abandoned.is_set():
             self._report_status()
             confirm_deletion(self._api, self._path, self._uid)
 
@@ -80,11 +99,14 @@ class PodWorker:
         with ThreadPoolExecutor(len(self._containers)) as pool:
             list(pool.map(lambda one: one.end(self._grace, self._abandoned), self._containers))
 
-    def _report_status(self) -> None:
+    def _report_status(self, more: Mapping[str, Any] | None = None) -> None:
         """A patch where something has changed; it is not needed where the Pod is gone."""
         status = pod_status(self._containers, self._address, self._node_address, self._began, self._reported)
-        if status == self._reported or self._abandoned.is_set():
+        status |= more or {}
+        overwritten = self._overwritten.is_set()
+        if (status == self._reported and not overwritten) or self._abandoned.is_set():
             return
+        self._overwritten.clear()
         try:
             self._api.patch(f"{self._path}/status", {"metadata": {"uid": self._uid}, "status": status})
             self._reported = status
@@ -122,6 +144,11 @@ class PodWorker:
             "source": {"component": "kubelet", "host": self._node},
             "involvedObject": about,
         }
+
+
+def _readiness(status: Mapping[str, Any]) -> str:
+    found = [one["status"] for one in status.get("conditions") or () if one["type"] == "Ready"]
+    return found[0] if found else ""
 
 
 def confirm_deletion(api: ClusterApi, path: str, uid: str) -> None:
