@@ -65,6 +65,7 @@ class RouterMetrics:
         self._lost = self._counter("ref_router_replica_lost", "Times its process was lost", "replica")
         self._info = self._gauge("ref_router_replica_info", "Where its own page is", "address")
         self._counted_losses: Counting[str] = Counting()
+        self._statuses: dict[str, set[str]] = {}  # of the answers of each replica
 
     def _counter(self, name: str, message: str, *labels: str) -> Counter:
         return Counter(name, message, labels, registry=self.registry)
@@ -81,6 +82,7 @@ class RouterMetrics:
     def answered(self, replica: str, status: int, seconds: float) -> None:
         """`status` as sent to the client, `seconds` since the request arrived."""
         self._answers.labels(replica, str(status)).inc()
+        self._statuses.setdefault(replica, set()).add(str(status))
         self._seconds.labels(replica).observe(seconds)
         self._whole.observe(seconds)
 
@@ -88,7 +90,11 @@ class RouterMetrics:
         self._unrouted.labels(reason).inc()
 
     def page(self) -> bytes:
-        """The page in Prometheus' text format. The state of replicas that are gone is not on it."""
+        """The page in Prometheus' text format. Nothing of a replica that is gone is on it."""
+        for gone in self._statuses.keys() - {one.name for one in self._pool.statuses()}:
+            for status in self._statuses.pop(gone):
+                self._answers.remove(gone, status)
+            self._seconds.remove(gone)
         for gauge in (self._up, self._in_flight, self._weight, self._share, self._info):
             gauge.clear()
         for one in self._pool.statuses():
