@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from latdoctor.cli.lab_bench_cluster import cluster
 from latdoctor.cli.lab_bench_diagnosis import (
     Folder,
     Once,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Measure latdoctor on incidents of a real server.", no_args_is_help=True)
 
+app.command()(cluster)
 app.command()(diagnosis)
 
 
