@@ -20,7 +20,7 @@ def cluster(
     no_run: Annotated[bool, typer.Option("--no-run", help="Record nothing: score the recordings in DIR.")] = False,
     output: ScoreOutput = OutputFormat.TEXT,
 ) -> None:
-    """Inject faults into a Kubernetes cluster, and score the diagnoses.
+    """Score the diagnoses of faults of a Kubernetes cluster.
 
     Starts a cluster as `lab cluster` does. Each run deploys the reference server behind a router, loads it, injects a
     fault or makes a healthy change (a rollout, a scaling), and keeps what `latdoctor collect --kube` saves. The ground

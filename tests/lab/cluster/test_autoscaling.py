@@ -71,7 +71,7 @@ def test_the_autoscaler_follows_the_load_and_a_rollout_replaces_at_most_a_third_
     api: ClusterApi, service: DeployedService
 ) -> None:
     name, deployments = service.spec.name, service.path("deployments")
-    plan = LoadPlan((LoadPhase("load", 600, Constant(MOST / SECONDS)),), timeout_s=10)
+    plan = LoadPlan((LoadPhase("load", 600, Constant(MOST / SECONDS)),), timeout_s=60)
     with start_load(plan, service.router) as load:
         load.wait_started()
         scaler = autoscaler(service.spec, IN_FLIGHT, "1", LEAST, MOST, BEHAVIOR)

@@ -51,4 +51,10 @@ def end(*_: object) -> None:
 
 
 signal.signal(signal.SIGTERM, end)
-ThreadingHTTPServer((os.environ["POD_IP"], 8000), Handler).serve_forever()
+
+
+class Server(ThreadingHTTPServer):
+    request_queue_size = 128  # else a busy machine drops connections, and clients wait seconds to try again
+
+
+Server((os.environ["POD_IP"], 8000), Handler).serve_forever()
