@@ -14,7 +14,7 @@ from latdoctor.cli.options import OutputFormat
 def cluster(
     folder: Folder = Path("bench-cluster"),
     quick: Annotated[
-        bool, typer.Option("--quick", help="Each fault and each healthy change once: 15 minutes.")
+        bool, typer.Option("--quick", help="Each fault and each healthy change once: 20 minutes.")
     ] = False,
     only: Only = None,
     no_run: Annotated[bool, typer.Option("--no-run", help="Record nothing: score the recordings in DIR.")] = False,
@@ -23,8 +23,9 @@ def cluster(
     """Score the diagnoses of faults of a Kubernetes cluster.
 
     Starts a cluster as `lab cluster` does. Each run deploys the reference server behind a router, loads it, injects a
-    fault or makes a healthy change (a rollout, a scaling), and keeps what `latdoctor collect --kube` saves. The ground
-    truth is stored apart. The scores are those of all runs in DIR.
+    fault or makes a healthy change (a rollout, a scaling), and keeps what `latdoctor collect --kube` saves. A fault is
+    then remediated by the playbook that its diagnosis leads to, if there is one. The ground truth is stored apart. The
+    scores are those of all runs in DIR.
 
     Exit codes: 0 done · 1 a run failed, or the cluster does not start · 2 usage, or a damaged recording.
     """
@@ -47,7 +48,7 @@ def cluster(
     failed: dict[str, str] = {}
     if not no_run:
         with ended_by_sigterm():
-            failed = record_cluster_runs(specs, folder, log())
+            failed = record_cluster_runs(specs, folder, shipped(), log())
     recordings = [one for one in cluster_recordings(folder) if only in (None, one.truth.scenario)]
     if not recordings:
         raise UsageError("no run of a cluster is recorded", where=str(folder), next_step="leave --no-run out")

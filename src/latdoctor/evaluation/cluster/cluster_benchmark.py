@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError
 from latdoctor.evaluation.cluster.cluster_run import SETTINGS, Log, cluster_recordings, record_cluster_run
 from latdoctor.evaluation.cluster.cluster_run_spec import ClusterRunSpec
 from latdoctor.lab.cluster.cluster import Cluster
 
 
-def record_cluster_runs(specs: Sequence[ClusterRunSpec], folder: Path, log: Log) -> dict[str, str]:
+def record_cluster_runs(specs: Sequence[ClusterRunSpec], folder: Path, rules: RuleSet, log: Log) -> dict[str, str]:
     """Records the runs that `folder` lacks or has spoiled. Returns those that failed, with the reason.
 
     Raises OperationError where the cluster cannot be started, BundleError for a damaged recording.
@@ -26,7 +27,7 @@ def record_cluster_runs(specs: Sequence[ClusterRunSpec], folder: Path, log: Log)
         for number, spec in enumerate(due, 1):
             log(f"run {number} of {len(due)}: {spec.run}")
             try:
-                recording = record_cluster_run(spec, cluster.kubeconfig, folder, log)
+                recording = record_cluster_run(spec, cluster.kubeconfig, folder, rules, log)
             except OperationError as error:
                 cluster.control_plane.must_run()
                 failed[spec.run] = str(error)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,9 @@ from msgspec import Struct
 
 from latdoctor import __version__
 from latdoctor.cluster_api import ClusterApi, Login
+from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError
+from latdoctor.evaluation.cluster.cluster_remediation import MOST_SECONDS, ClusterRemediation, remediate
 from latdoctor.evaluation.cluster.cluster_run_spec import REPLICAS, ClusterRunSpec
 from latdoctor.evaluation.real.real_run import run_collect
 from latdoctor.evaluation.real.real_store import ClientFigures
@@ -70,6 +73,7 @@ class ClusterTruth(Struct, frozen=True):
     since: float
     before: ClientFigures
     during: ClientFigures
+    remediation: ClusterRemediation | None = None
     spoiled: tuple[str, ...] = ()
 
     @property
@@ -95,58 +99,92 @@ def _bundle(folder: Path, run: str) -> Path:
     return folder / BUNDLES / f"{run}.tar.zst"
 
 
-def record_cluster_run(spec: ClusterRunSpec, kubeconfig: Path, folder: Path, log: Log) -> ClusterRecording:
-    """Records `spec` in `folder`; it replaces an earlier one. Raises OperationError where it cannot be run."""
+def record_cluster_run(
+    spec: ClusterRunSpec, kubeconfig: Path, folder: Path, rules: RuleSet, log: Log
+) -> ClusterRecording:
+    """Records `spec` in `folder`; it replaces an earlier one. Raises OperationError where it cannot be run.
+
+    What `rules` make of a fault is remediated while it lasts.
+    """
     for name in (BUNDLES, TRUTHS):
         (folder / name).mkdir(parents=True, exist_ok=True)
     api = ClusterApi(Login(kubeconfig))
     try:
-        truth = _record(spec, api, kubeconfig, _bundle(folder, spec.run), log)
+        truth = _Run(spec, api, kubeconfig, rules, log).record(_bundle(folder, spec.run))
     finally:
         api.close()
     (folder / TRUTHS / f"{spec.run}.json").write_bytes(msgspec.json.encode(truth))
     return ClusterRecording(_bundle(folder, spec.run), truth)
 
 
-def _record(spec: ClusterRunSpec, api: ClusterApi, kubeconfig: Path, bundle: Path, log: Log) -> ClusterTruth:
-    service = ServiceSpec(
-        f"bench-{spec.run}",
-        replicas=REPLICAS,
-        arguments=_ARGUMENTS,
-        gpus=spec.gpus,
-        drain_seconds=_DRAIN_SECONDS,
-    )
-    with DeployedService(api, kubeconfig, service) as deployed:
-        if spec.autoscaled:
-            scaler = manifests.autoscaler(service, RATE, _PER_REPLICA, REPLICAS, _MOST_REPLICAS)
-            api.create(deployed.path("horizontalpodautoscalers"), scaler)
-        with start_load(_plan(spec), deployed.router) as load:
-            started = load.wait_started()
-            _until(started + _BEFORE)
-            since = time.time()
-            log(f"  {spec.title}")
-            with ExitStack() as undo:
-                spec.begin(FaultSite(api, service), undo)
-                _until(since + spec.settle)
-                _collect(deployed, kubeconfig, bundle)
-                _until(time.time() + (0.0 if spec.causes else _AFTER))
-                load.stop()
-                result = load.wait()
-    return ClusterTruth(
-        run=spec.run,
-        scenario=spec.scenario,
-        date=time.strftime("%Y-%m-%d", time.gmtime(since)),
-        tool_version=__version__,
-        causes=spec.causes,
-        since=since,
-        before=ClientFigures.of(result.phase("before").whole),
-        during=ClientFigures.of(result.phase("during").whole),
-        spoiled=tuple(_spoiled(result)),
-    )
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A run in progress."""
+
+    spec: ClusterRunSpec
+    api: ClusterApi
+    kubeconfig: Path
+    rules: RuleSet
+    log: Log
+
+    def record(self, bundle: Path) -> ClusterTruth:
+        spec, remediation = self.spec, None
+        service = ServiceSpec(
+            f"bench-{spec.run}",
+            replicas=REPLICAS,
+            arguments=_ARGUMENTS,
+            gpus=spec.gpus,
+            drain_seconds=_DRAIN_SECONDS,
+        )
+        with DeployedService(self.api, self.kubeconfig, service) as deployed:
+            if spec.autoscaled:
+                scaler = manifests.autoscaler(service, RATE, _PER_REPLICA, REPLICAS, _MOST_REPLICAS)
+                self.api.create(deployed.path("horizontalpodautoscalers"), scaler)
+            with start_load(_plan(spec), deployed.router) as load:
+                started = load.wait_started()
+                _until(started + _BEFORE)
+                since = time.time()
+                self.log(f"  {spec.title}")
+                with ExitStack() as undo:
+                    spec.begin(FaultSite(self.api, service), undo)
+                    _until(since + spec.settle)
+                    _collect(self._sources(deployed), bundle)
+                    if spec.causes:
+                        remediation = self._remediated(bundle, deployed)
+                    else:
+                        _until(time.time() + _AFTER)
+                    load.stop()
+                    result = load.wait()
+        return ClusterTruth(
+            run=spec.run,
+            scenario=spec.scenario,
+            date=time.strftime("%Y-%m-%d", time.gmtime(since)),
+            tool_version=__version__,
+            causes=spec.causes,
+            since=since,
+            before=ClientFigures.of(result.phase("before").whole),
+            during=ClientFigures.of(result.phase("during").whole),
+            remediation=remediation,
+            spoiled=tuple(_spoiled(result)),
+        )
+
+    def _remediated(self, bundle: Path, deployed: DeployedService) -> ClusterRemediation | None:
+        remediation = remediate(bundle, self.rules, self._sources(deployed))
+        if remediation is not None:
+            self.log(f"  {remediation.playbook}: exit code {remediation.exit_code}: {remediation.reason}")
+        return remediation
+
+    def _sources(self, deployed: DeployedService) -> tuple[str, ...]:
+        """The options of an operator who knows the workload and its router."""
+        spec = deployed.spec
+        return (
+            *("--kube", f"{spec.namespace}/{spec.name}", "--kubeconfig", str(self.kubeconfig)),
+            *("--server", f"{deployed.router}/metrics", "--slo", f"{SLO * 1000:g}ms"),
+        )
 
 
 def _plan(spec: ClusterRunSpec) -> LoadPlan:
-    during = spec.settle + _WINDOW + _AFTER + _SPARE
+    during = spec.settle + _WINDOW + _AFTER + _SPARE + (MOST_SECONDS if spec.causes else 0.0)
     phases = (
         LoadPhase("before", _BEFORE, Poisson(_RATE), _MIX),
         LoadPhase("during", during, Poisson(_RATE * spec.load), _MIX),
@@ -165,13 +203,10 @@ def _until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.time()))
 
 
-def _collect(deployed: DeployedService, kubeconfig: Path, to: Path) -> None:
-    """Saves a bundle as an operator would, who knows the workload and its router. Raises OperationError."""
+def _collect(sources: Sequence[str], to: Path) -> None:
+    """Saves a bundle as an operator would. Raises OperationError."""
     if to.exists():
         to.unlink()
-    spec = deployed.spec
-    options = ["--kube", f"{spec.namespace}/{spec.name}", "--kubeconfig", str(kubeconfig)]
-    options += ["--server", f"{deployed.router}/metrics", "--window", f"{_WINDOW:g}s", "--slo", f"{SLO * 1000:g}ms"]
-    output = run_collect([*options, "--to", str(to)], _WINDOW + _COLLECT_WITHIN)
+    output = run_collect([*sources, "--window", f"{_WINDOW:g}s", "--to", str(to)], _WINDOW + _COLLECT_WITHIN)
     if not to.exists():
         raise OperationError(f"latdoctor collect saved nothing: {clean(output[-300:])}")

@@ -10,6 +10,7 @@ from latdoctor.case_from_bundle import case, seen
 from latdoctor.diagnosis.codes import Level
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
 from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.evaluation.cluster.cluster_remediation import ClusterRemediation
 from latdoctor.evaluation.cluster.cluster_run import ClusterRecording, ClusterTruth
 from latdoctor.evaluation.real.real_scores import RealAnswer, real_answer
 from latdoctor.evaluation.report import counted
@@ -61,6 +62,7 @@ class ClusterRunLine(Struct, frozen=True):
     p99_during: float | None
     lost: int
     requests: int
+    remediation: ClusterRemediation | None
 
 
 class ClusterScores(Struct, frozen=True):
@@ -100,6 +102,7 @@ def score_cluster(runs: Sequence[ClusterRunScore], failed: dict[str, str]) -> Cl
     valid = [run for run in runs if not run.truth.spoiled]
     faults = [run for run in valid if run.truth.causes]
     healthy = [run for run in valid if not run.truth.causes]
+    remediations = [run.truth.remediation for run in valid if run.truth.remediation is not None]
     return ClusterScores(
         runs=len(valid),
         spoiled=len(runs) - len(valid),
@@ -107,9 +110,9 @@ def score_cluster(runs: Sequence[ClusterRunScore], failed: dict[str, str]) -> Cl
         named=_share(faults, lambda run: run.is_named),
         since_within_10s=_share(faults, _is_dated),
         false_alarms=_share(healthy, lambda run: run.is_false_alarm),
-        playbooks_run=0,
-        playbooks_verified=0,
-        playbooks_rolled_back=0,
+        playbooks_run=len(remediations),
+        playbooks_verified=sum(one.is_verified for one in remediations),
+        playbooks_rolled_back=sum(one.is_rolled_back for one in remediations),
         requests=sum(run.truth.before.requests + run.truth.during.requests for run in healthy),
         requests_lost=sum(run.truth.lost for run in healthy),
         requests_lost_in_faults=sum(run.truth.lost for run in faults),
@@ -142,6 +145,7 @@ def _line(run: ClusterRunScore) -> ClusterRunLine:
         p99_during=truth.during.p99,
         lost=truth.lost,
         requests=truth.before.requests + truth.during.requests,
+        remediation=truth.remediation,
     )
 
 
@@ -173,5 +177,7 @@ def _lines(scores: ClusterScores) -> Iterator[str]:
         said = ", ".join(run.named) or f"nothing (first {', '.join(run.ranked[:1]) or 'none'})"
         off = "undated" if run.seconds_off is None else f"{run.seconds_off:+.0f} s"
         yield f"{'  ' if run.right else '! '}{run.run}: {run.verdict}, named {said}, {off}, {run.lost} lost"
+        if run.remediation is not None:
+            yield f"    {run.remediation.playbook}: exit code {run.remediation.exit_code}: {run.remediation.reason}"
     yield from (f"{run} is spoiled: {'; '.join(why)}" for run, why in scores.why_spoiled.items())
     yield from (f"{run} failed: {why}" for run, why in scores.failed.items())

@@ -1,0 +1,79 @@
+"""Has a fault of the cluster remediated as an operator would: by the playbook that the diagnosis leads to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from latdoctor.case_from_bundle import case, remedy_of, seen
+from latdoctor.diagnosis.diagnose import Stamp, diagnose
+from latdoctor.diagnosis.rule_schema import RuleSet
+from latdoctor.errors import OperationError
+from latdoctor.evidence.bundle_files import opened
+from latdoctor.sanitize import clean
+
+VERIFIED, ROLLED_BACK = 0, 3  # exit codes of `latdoctor remediate`
+MOST_SECONDS = 300.0
+_STAMP = Stamp("bench", "")
+
+
+class ClusterRemediation(Struct, frozen=True):
+    """One run of a playbook: its id, the exit code of `latdoctor remediate`, and why it ended so."""
+
+    playbook: str
+    exit_code: int
+    reason: str = ""
+
+    @property
+    def is_verified(self) -> bool:
+        return self.exit_code == VERIFIED
+
+    @property
+    def is_rolled_back(self) -> bool:
+        return self.exit_code == ROLLED_BACK
+
+
+class _Result(Struct, frozen=True):
+    reason: str = ""
+
+
+def remediate(bundle: Path, rules: RuleSet, sources: Sequence[str]) -> ClusterRemediation | None:
+    """Run the playbook that the diagnosis of `bundle` leads to; None: it leads to none.
+
+    `sources`: options of the command line. Raises BundleError, and OperationError where it does not end.
+    """
+    with opened(bundle) as one:
+        found = remedy_of(diagnose(case(one, *seen(one)), rules, _STAMP))
+    if found is None:
+        return None
+    command = [sys.executable, "-m", "latdoctor", "remediate", "--playbook", found[0], *sources]
+    with tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
+        try:
+            done = subprocess.run(  # noqa: S603  # our own interpreter and module
+                [*command, "--apply", "--yes", "--wait", "--no-incident", "--output", "json"],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=MOST_SECONDS,
+                env={**os.environ, "LATDOCTOR_STATE": state},
+            )
+        except subprocess.TimeoutExpired as error:
+            raise OperationError(f"{found[0]} did not end within {MOST_SECONDS:g} s") from error
+    return ClusterRemediation(found[0], done.returncode, _reason(done.stdout, done.stderr))
+
+
+def _reason(output: str, errors: str) -> str:
+    """The reason in the result; without one the last line of the errors."""
+    try:
+        results = msgspec.json.decode(output, type=list[_Result] | _Result)
+    except msgspec.MsgspecError:
+        return clean(errors.strip().rpartition("\n")[2], 300)
+    found = results if isinstance(results, list) else [results]
+    return clean("; ".join(one.reason for one in found if one.reason), 300)
