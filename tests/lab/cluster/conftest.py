@@ -22,7 +22,7 @@ from tests.waiting import comes_about
 STARTED_WITHIN = 120.0
 
 
-def _must_have_binaries() -> None:
+def must_have_binaries() -> None:
     """Absent locally the tests skip, absent in CI they fail."""
     pytest.importorskip("kubernetes")
     try:
@@ -73,7 +73,7 @@ def spare_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def kubeconfig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """That of the shared cluster."""
-    _must_have_binaries()
+    must_have_binaries()
     folder = _folder(tmp_path_factory)
     users = folder / "users"
     with (folder / "lock").open("w") as lock:

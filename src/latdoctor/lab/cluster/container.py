@@ -125,9 +125,10 @@ class Container:
             self._terminated(*self._stop(self.process, seconds, hurry))
 
     def _stop(self, process: ContainerProcess, seconds: float, hurry: Event) -> tuple[int, str]:
-        """The exit code and the reason."""
+        """The exit code and the reason. Without a grace period there is no hook."""
         ends = time.monotonic() + seconds
-        self._run_pre_stop(seconds, hurry)
+        if seconds > 0:
+            self._run_pre_stop(seconds, hurry)
         process.terminate()
         process.wait(max(0.0 if hurry.is_set() else _AFTER_HOOK, ends - time.monotonic()), hurry)
         process.kill()
