@@ -8,6 +8,7 @@ import pytest
 
 from latdoctor.diagnosis.codes import Level
 from latdoctor.errors import UsageError
+from latdoctor.evaluation.cluster.cluster_remediation import ClusterRemediation
 from latdoctor.evaluation.cluster.cluster_run import ClusterTruth
 from latdoctor.evaluation.cluster.cluster_run_spec import planned_cluster_runs
 from latdoctor.evaluation.cluster.cluster_scores import ClusterRunScore, cluster_summary, score_cluster
@@ -23,8 +24,25 @@ def figures(requests: int, answered: int) -> ClientFigures:
     return ClientFigures(requests, answered, 0, requests - answered, 0, 0.1, 0.2)
 
 
-def run(scenario: str, causes: tuple[str, ...], spoiled: tuple[str, ...] = (), **said: Any) -> ClusterRunScore:
-    truth = ClusterTruth(f"{scenario}-1", scenario, "", "", causes, SINCE, figures(100, 100), figures(100, 98), spoiled)
+def run(
+    scenario: str,
+    causes: tuple[str, ...],
+    spoiled: tuple[str, ...] = (),
+    remediation: ClusterRemediation | None = None,
+    **said: Any,
+) -> ClusterRunScore:
+    truth = ClusterTruth(
+        run=f"{scenario}-1",
+        scenario=scenario,
+        date="",
+        tool_version="",
+        causes=causes,
+        since=SINCE,
+        before=figures(100, 100),
+        during=figures(100, 98),
+        remediation=remediation,
+        spoiled=spoiled,
+    )
     answer = {"verdict": Level.HEALTHY, "named": (), "ranked": (), "probability": None, "onset": None}
     return ClusterRunScore(truth, RealAnswer(**{**answer, "fired": (), "unexplained": (), **said}))
 
@@ -46,6 +64,21 @@ def test_faults_and_healthy_changes_are_scored_apart() -> None:
     assert (scores.false_alarms.right, scores.false_alarms.of) == (2, 3)
     assert (scores.requests_lost, scores.requests, scores.requests_lost_in_faults) == (6, 600, 6)
     assert [line.right for line in scores.details] == [True, False, False, True, False, False]
+
+
+def test_busy_processors_of_the_one_machine_are_neither_right_nor_wrong() -> None:
+    contention = "infra.cpu.contention"
+    faulty = run("node-lost", (LOST,), ranked=(contention, LOST))
+    healthy = run("healthy-rollout", (), verdict=Level.WARNING, named=(contention,), ranked=(contention,))
+    scores = score_cluster([faulty, healthy], {})
+    assert (scores.ac1.right, scores.false_alarms.right) == (1, 0)
+
+
+def test_remediations_are_counted_by_how_they_ended() -> None:
+    ended = [ClusterRemediation("app.scale.out", code) for code in (0, 0, 3, 5)]
+    scores = score_cluster([run("quota", (LOST,), remediation=one) for one in ended], {})
+    counts = (scores.playbooks_run, scores.playbooks_verified, scores.playbooks_rolled_back)
+    assert counts == (4, 2, 1)
 
 
 def test_the_summary_marks_what_is_wrong() -> None:

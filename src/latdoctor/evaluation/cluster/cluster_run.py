@@ -51,7 +51,7 @@ _DRAIN_SECONDS = 1.0  # from the preStop hook on, in which the router still send
 SETTINGS = ClusterSettings(
     nodes=6,
     zones=3,
-    gpus=2,
+    gpus=1,
     backoff=2.0,
     heartbeat=1.0,
     timing=NodeTiming(not_ready_after=8, evicted_after=30),
