@@ -75,7 +75,8 @@ def deployment(service: ServiceSpec, *, probes: bool = True) -> Object:
         container["command"] = list(service.command)
     if probes:
         container["startupProbe"] = probe("/healthz", failureThreshold=60)
-        container["readinessProbe"] = probe("/readyz", failureThreshold=2)
+        # With time for a busy machine: a Pod that is only slow must not count as missing.
+        container["readinessProbe"] = probe("/readyz", failureThreshold=3, timeoutSeconds=5)
         container["livenessProbe"] = probe("/healthz", failureThreshold=10, timeoutSeconds=5)
     if service.drain_seconds:
         container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", f"{service.drain_seconds:g}"]}}}
