@@ -12,11 +12,14 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.case_from_bundle import case, remedy_of, seen
+from latdoctor.case_from_bundle import case, seen
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
+from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle_files import opened
+from latdoctor.remediation.playbook_library import shipped as shipped_playbooks
+from latdoctor.remediation.target import TargetKind
 from latdoctor.sanitize import clean
 
 VERIFIED, ROLLED_BACK = 0, 3  # exit codes of `latdoctor remediate`
@@ -50,10 +53,10 @@ def remediate(bundle: Path, rules: RuleSet, sources: Sequence[str]) -> ClusterRe
     `sources`: options of the command line. Raises BundleError, and OperationError where it does not end.
     """
     with opened(bundle) as one:
-        found = remedy_of(diagnose(case(one, *seen(one)), rules, _STAMP))
-    if found is None:
+        playbook = _playbook(diagnose(case(one, *seen(one)), rules, _STAMP))
+    if not playbook:
         return None
-    command = [sys.executable, "-m", "latdoctor", "remediate", "--playbook", found[0], *sources]
+    command = [sys.executable, "-m", "latdoctor", "remediate", "--playbook", playbook, *sources]
     with tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
         try:
             done = subprocess.run(  # noqa: S603  # our own interpreter and module
@@ -65,8 +68,15 @@ def remediate(bundle: Path, rules: RuleSet, sources: Sequence[str]) -> ClusterRe
                 env={**os.environ, "LATDOCTOR_STATE": state},
             )
         except subprocess.TimeoutExpired as error:
-            raise OperationError(f"{found[0]} did not end within {MOST_SECONDS:g} s") from error
-    return ClusterRemediation(found[0], done.returncode, _reason(done.stdout, done.stderr))
+            raise OperationError(f"{playbook} did not end within {MOST_SECONDS:g} s") from error
+    return ClusterRemediation(playbook, done.returncode, _reason(done.stdout, done.stderr))
+
+
+def _playbook(diagnosis: Diagnosis) -> str:
+    """The first playbook of a named cause that changes objects of a cluster; empty: there is none."""
+    library = shipped_playbooks()
+    named = (playbook for cause in diagnosis.causes if cause.named for playbook in cause.playbooks)
+    return next((one for one in named if TargetKind.KUBERNETES in library.find(one).targets), "")
 
 
 def _reason(output: str, errors: str) -> str:

@@ -110,7 +110,7 @@ def record_cluster_run(
         (folder / name).mkdir(parents=True, exist_ok=True)
     api = ClusterApi(Login(kubeconfig))
     try:
-        truth = _Run(spec, api, kubeconfig, rules, log).record(_bundle(folder, spec.run))
+        truth = _RunInProgress(spec, api, kubeconfig, rules, log).record(_bundle(folder, spec.run))
     finally:
         api.close()
     (folder / TRUTHS / f"{spec.run}.json").write_bytes(msgspec.json.encode(truth))
@@ -118,7 +118,7 @@ def record_cluster_run(
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _RunInProgress:
     """A run in progress."""
 
     spec: ClusterRunSpec
