@@ -24,6 +24,7 @@ from latdoctor.remediation.target import Pages
 from latdoctor.report.plain_conditions import plain_text
 from latdoctor.report.remediation_plan import Planned, proof_time
 from latdoctor.report.remediation_steps import RunSummary
+from latdoctor.report.shown_fields import shown_fields
 from latdoctor.report.text_utils import print_whole
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value, percent
@@ -212,7 +213,7 @@ def _changes(changes: Sequence[Change]) -> RenderableType:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for heading in ("field", "now", "then"):
             table.add_column(heading, overflow="fold")
-        for field in (field for change in changes if change.resource == resource for field in change.fields):
+        for field in shown_fields(change for change in changes if change.resource == resource):
             table.add_row(field.name, _value(field.before), _value(field.after))
         rows += [Text(f"at {clean(resource, 300)}"), table]
     return Group(*rows)

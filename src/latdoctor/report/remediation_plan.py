@@ -19,6 +19,7 @@ from latdoctor.remediation.target import Pages, Target
 from latdoctor.report.fit_to_screen import TIE, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import plain_condition, plain_text
 from latdoctor.report.playbook import facts
+from latdoctor.report.shown_fields import shown_fields
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.sanitize import clean
 from latdoctor.units import format_value, percent
@@ -73,8 +74,8 @@ def whole(label: str, command: str, style: str = "bold") -> Line:
 def field_lines(changes: Sequence[Change], *, back: bool = False) -> list[str]:
     """`group: name old → new`, as many on a line as fit; `back`: new → old."""
     groups: dict[str, list[Field]] = {}
-    for field in (field for change in changes for field in change.fields):
-        groups.setdefault(field.name.rpartition(".")[0], []).append(field)
+    for field in shown_fields(changes):
+        groups.setdefault("" if "/" in field.name else field.name.rpartition(".")[0], []).append(field)
     texts: list[str] = []
     for group, fields in groups.items():
         shared = bool(group) and len(fields) > 1
