@@ -34,8 +34,11 @@ MODELS = {
 }
 
 
+_MOVING = ("/metadata/resourceVersion", "/metadata/generation")  # a controller may have written since
+
+
 def unfit(sent: Iterable[Any], path: str, document: Any) -> list[str]:
-    """What is wrong with the requests to the object at `path`, `document` before them; nothing for a custom resource."""
+    """What is wrong with requests about the object at `path`, `document` before them. A custom resource has no model."""
     found = []
     for request in sent:
         if request.method == "post":
