@@ -131,7 +131,7 @@ class BeforeChange(Struct, frozen=True):
 
 
 class Settle(Struct, frozen=True):
-    """The condition awaited after the change before it is verified."""
+    """The condition awaited after the change before it is verified, and before that its completion (a rollout)."""
 
     at_most: Wait = Wait(0.0)
     until: Condition | None = None

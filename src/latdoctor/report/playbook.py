@@ -12,6 +12,7 @@ from latdoctor.conditions.ast import in_words
 from latdoctor.remediation.parameters import allowed_values, format_parameter
 from latdoctor.remediation.playbook import OnFailure, Parameter, Playbook, Step
 from latdoctor.remediation.playbook_library import Library, shipped_playbook
+from latdoctor.remediation.target import TargetKind
 from latdoctor.units import format_value
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def sections(playbook: Playbook, library: Library, texts: PlaybookTexts) -> Iter
 def next_step(playbook: Playbook) -> str:
     """The next command."""
     needed = "".join(f" --set {one.name}=VALUE" for one in playbook.parameters if one.default is None)
-    return f"latdoctor remediate --playbook {playbook.id} --server URL{needed}"
+    workload = " --kube NAMESPACE/NAME" if TargetKind.KUBERNETES in playbook.targets else ""
+    return f"latdoctor remediate --playbook {playbook.id}{workload} --server URL{needed}"
 
 
 def _named(name: str, words: Mapping[str, str]) -> str:

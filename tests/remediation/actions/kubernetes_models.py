@@ -38,7 +38,7 @@ _MOVING = ("/metadata/resourceVersion", "/metadata/generation")  # a controller 
 
 
 def unfit(sent: Iterable[Any], path: str, document: Any) -> list[str]:
-    """What is wrong with requests about the object at `path`, `document` before them. A custom resource has no model."""
+    """The problems of requests to the object at `path`, `document` before them; a custom resource has no model."""
     found = []
     for request in sent:
         if request.method == "post":
