@@ -49,14 +49,15 @@ def test_each_can_be_shown(name: str) -> None:
     answer = run(["playbooks", "show", name])
     assert answer.code == 0
     assert len(answer.out.splitlines()) <= 24
-    assert f" Next    latdoctor remediate --playbook {name} --server URL" in answer.out
+    workload = " --kube NAMESPACE/NAME" if "kubernetes" in shipped().find(name).targets else ""
+    assert f" Next    latdoctor remediate --playbook {name}{workload} --server URL" in answer.out
     shown = run(["playbooks", "show", name, "-v"])
     assert shown.code == 0
     playbook = shipped().find(name)
     words = " ".join(shown.out.split())
     for part in (playbook.title, str(playbook.effect), *playbook.addresses, *(one.name for one in playbook.parameters)):
         assert part in words
-    assert f"Next: latdoctor remediate --playbook {name} --server URL" in words
+    assert f"Next: latdoctor remediate --playbook {name}{workload} --server URL" in words
     assert max(len(line) for line in shown.out.splitlines() if " " in line.strip()) <= 80
     page = json.loads(run(["playbooks", "show", name, "-o", "json"]).out)
     assert (page["id"], page["digest"], page["risk"]) == (name, playbook.digest, playbook.risk)
