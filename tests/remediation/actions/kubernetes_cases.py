@@ -243,7 +243,12 @@ def define_scaled_objects(namespace: Namespace) -> None:
     spec = {"group": "keda.sh", "scope": "Namespaced", "names": names, "versions": [version]}
     with suppress(ApiError):  # another test has defined it
         namespace.api.create(definitions, {"metadata": {"name": name}, "spec": spec})
-    namespace.wait("", lambda all_: condition(all_[name], "Established") == "True", definitions)
+    namespace.wait("", lambda all_: _is_established(all_[name]), definitions)
+
+
+def _is_established(definition: Object) -> bool:
+    conditions = definition.get("status", {}).get("conditions") or ()  # null at first
+    return any(one["type"] == "Established" and one["status"] == "True" for one in conditions)
 
 
 Make = Callable[[Namespace, Login], World]

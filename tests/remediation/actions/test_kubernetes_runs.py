@@ -54,6 +54,7 @@ class Room:
     world: World
     folder: Path
     helps: bool = True
+    patience: str = "20s"  # simulated, for a rollout: a second is POLL real seconds
     service: Service = field(default_factory=Service)
     journal: Journal = field(init=False)
 
@@ -78,6 +79,7 @@ class Room:
         given = ", ".join(f'{name}: "{value}"' for name, value in self.world.arguments.items())
         step = f"  - {{id: step, action: {self.world.action}, with: {{{given}}}, undo: restore}}"
         text = SCHEDULER.replace("targets: [reference]", "targets: [kubernetes]").replace("count: 2", "count: 99")
+        text = text.replace("at_most: 20s", f"at_most: {self.patience}")
         lines = [step if "action: test.set" in line else line for line in text.splitlines()]
         return library(self.folder, "\n".join(lines))
 
@@ -121,7 +123,7 @@ def test_a_run_that_helps_is_verified_and_can_be_rolled_back(
     namespace.wait("deployments", lambda all_: condition(all_[NAME], "Available") == "True")
     path = namespace.path("deployments", NAME)
     world = World(namespace, login, "kubernetes.replicas.add", {"add": "2"}, path, [], [])
-    room = Room(world, tmp_path)
+    room = Room(world, tmp_path, patience="20min")
     result = room.run()
     assert (result.outcome, result.code) == (Outcome.VERIFIED, Reason.VERIFIED)
     status = world.found()["status"]
@@ -153,7 +155,7 @@ makes = pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 def test_a_run_that_does_not_help_is_rolled_back(
     namespace: Namespace, login: Login, tmp_path: Path, make: Make
 ) -> None:
-    room = Room(make(namespace, login), tmp_path, helps=False)
+    room = Room(make(namespace, login), tmp_path, helps=False, patience="10min")
     result = room.run()
     assert (result.outcome, result.code) == (Outcome.ROLLED_BACK, Reason.NO_IMPROVEMENT)
     assert not room.changed()
@@ -163,7 +165,7 @@ def test_a_run_that_does_not_help_is_rolled_back(
 def test_an_edit_by_another_client_after_the_change_stays(
     namespace: Namespace, login: Login, tmp_path: Path, make: Make
 ) -> None:
-    room = Room(make(namespace, login), tmp_path, helps=False)
+    room = Room(make(namespace, login), tmp_path, helps=False, patience="10min")
     edits = iter([room.world.ours])
 
     def edit(service: Service) -> None:
@@ -231,11 +233,11 @@ def test_a_run_killed_around_any_request_is_before_or_verified_after_its_recover
     namespace: Namespace, login: Login, tmp_path: Path, make: Make, helps: bool
 ) -> None:
     world = make(namespace, login)
-    points = _requests_of(Room(world, tmp_path / "whole", helps), world)
+    points = _requests_of(Room(world, tmp_path / "whole", helps, "10min"), world)
     before = world.found()["spec"]
     for number, moment in points:
         _restore(world, before)
-        room = Room(world, tmp_path / f"{number}-{moment}", helps)
+        room = Room(world, tmp_path / f"{number}-{moment}", helps, "10min")
         kill = _killing(number)
         with tapped(Wire(**{moment: kill})), suppress(Killed):  # a run that was answered faster needs fewer requests
             room.run()
