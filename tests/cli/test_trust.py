@@ -11,6 +11,7 @@ import pytest
 
 from latdoctor.cli import config_file
 from latdoctor.cli.config_trust import _LOOPBACK, STORE, Grants
+from latdoctor.errors import DefinitionError
 from latdoctor.regular_file import written_by_others
 from tests.cli import pages
 from tests.cli.running import Outcome, private_file, run, write_trusted
@@ -371,6 +372,7 @@ def test_a_configured_token_is_a_short_regular_file(name: str, apart: Path) -> N
     assert "http://127.0.0.1:9" not in outcome.err, "it was asked"
 
 
-def test_a_pipe_as_configuration_blocks_nothing(folder: Path) -> None:
+def test_a_pipe_as_configuration_is_an_error_at_once(folder: Path) -> None:
     os.mkfifo("latdoctor.yaml")
-    assert config_file.targets() == {}
+    with pytest.raises(DefinitionError, match="it is a pipe, not a file"):
+        config_file.targets()

@@ -185,7 +185,8 @@ class ConfigContent:
 def _read(*, whole: bool) -> Configuration:
     """`whole`: problems of receivers and unknown keys are errors too. Raises DefinitionError, UntrustedConfigError."""
     user = user_folder() / FILE
-    path = next((path for path in (Path(FILE), user) if path.is_file()), None)
+    # Whatever has the name counts: a pipe or folder in its place is an error, not the absence of a configuration.
+    path = next((path for path in (Path(FILE), user) if os.path.lexists(path)), None)
     if path is None:
         return Configuration({}, {})
     found = read_configuration(path, whole=whole)
@@ -203,7 +204,8 @@ def read_configuration(path: Path, *, whole: bool) -> ConfigContent:
     try:
         raw, status = read_with_status(path, MAX_BYTES)
     except OSError as error:
-        raise DefinitionError([Problem(str(path), f"cannot be read: {error.strerror}")]) from error
+        problem = Problem(str(path), f"cannot be read: {error.strerror}")
+        raise DefinitionError([problem], next_step=f"correct {path}, or remove it") from error
     problems: list[Problem] = []
     fields = Fields(parse(raw, str(path)), problems, "configuration")
     found = {name: _target(name, node, path.parent, problems) for name, node in fields.items("targets")}

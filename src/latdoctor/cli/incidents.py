@@ -217,7 +217,7 @@ def _others(found: tuple[Incident, ...], own: str) -> tuple[PastIncident, ...]:
 
 
 def _diagnosis(path: Path) -> Diagnosis:
-    """Raises UsageError."""
+    """Raises UsageError, and SourceError for a pipe."""
     from latdoctor.cli.plan_files import read_bounded
     from latdoctor.decode_errors import UNDECODABLE
     from latdoctor.diagnosis.document import parse_diagnosis

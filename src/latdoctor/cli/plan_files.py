@@ -9,13 +9,15 @@ from pathlib import Path
 import msgspec
 
 from latdoctor.cli.console import notice_once
+from latdoctor.collectors.piped_input import is_stream, read_stream, shown_name
 from latdoctor.decode_errors import UNDECODABLE
-from latdoctor.errors import UsageError
-from latdoctor.regular_file import read_by_others, read_with_status, written_by_others
+from latdoctor.errors import SourceError, UsageError
+from latdoctor.regular_file import read_by_others, read_regular, read_with_status, written_by_others
 from latdoctor.remediation.planner import Plan
 from latdoctor.sanitize import clean
 
 MAX_BYTES = 64 << 20  # of a diagnosis or a plan
+PIPE_TIMEOUT = 30.0  # seconds without data
 
 
 class SavedPlan(msgspec.Struct, frozen=True):
@@ -58,12 +60,22 @@ def save_plan(plans: Sequence[Plan], path: Path) -> None:
 
 
 def read_bounded(path: Path) -> bytes:
-    """The content of a file of at most 64 MiB. Raises UsageError."""
+    """The content of a file or pipe of at most 64 MiB. Raises UsageError, and SourceError for a pipe."""
+    if is_stream(path):
+        return _read_pipe(path)
     try:
-        with path.open("rb") as file:
-            raw = file.read(MAX_BYTES + 1)
+        raw = read_regular(path, MAX_BYTES)
     except OSError as error:
         raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
     if len(raw) > MAX_BYTES:
         raise UsageError(f"larger than {MAX_BYTES >> 20} MiB", where=str(path))
     return raw
+
+
+def _read_pipe(path: Path) -> bytes:
+    """What a pipe yields to its end. Raises SourceError where it does not end in time."""
+    found = read_stream(path, PIPE_TIMEOUT, MAX_BYTES, MAX_BYTES)
+    if found.unfinished:
+        step = "write it to a file first, then name that file"
+        raise SourceError(f"not read to its end: {found.unfinished}", where=shown_name(path), next_step=step)
+    return found.content

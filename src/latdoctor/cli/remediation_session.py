@@ -318,7 +318,7 @@ def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
 
 
 def _chosen(options: RemediateOptions, books: Library) -> tuple[Playbook, DiagnosisRef | None]:
-    """The named playbook, or the one of the first named cause of the diagnosis. Raises UsageError."""
+    """The named playbook, or the one of the first named cause of the diagnosis. Raises UsageError, SourceError."""
     if bool(options.playbook) == (options.diagnosis is not None):
         raise UsageError(
             "name the playbook: either --playbook ID, or --from FILE with a diagnosis",
