@@ -12,6 +12,7 @@ import pytest
 from latdoctor import case_from_bundle
 from latdoctor.conditions.ast import Condition, signals_of
 from latdoctor.conditions.evaluator import HOLDS
+from latdoctor.detectors import derive
 from latdoctor.detectors.catalog import derivable_signals
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
@@ -19,6 +20,7 @@ from latdoctor.dialects.loader import shipped as dialects
 from latdoctor.errors import UsageError
 from latdoctor.evidence.bundle_files import opened
 from latdoctor.evidence.catalogue import catalogue
+from latdoctor.evidence.model import Evidence, Origin, Reading, Window
 from latdoctor.lab.server.config import ServerConfig, knobs, patched
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.remediation.actions.field_values import parse as as_knob
@@ -27,7 +29,7 @@ from latdoctor.remediation.parameters import format_parameter, parameter_values,
 from latdoctor.remediation.playbook import Disruption, Playbook, Risk
 from latdoctor.remediation.playbook_library import SYMPTOM_SIGNALS, lint, shipped
 from latdoctor.remediation.run_result import WindowStatus
-from latdoctor.remediation.verification import evaluate_window, unverifiable
+from latdoctor.remediation.verification import already_met, evaluate_window, unverifiable
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "incidents"
 PLAYBOOKS = shipped().playbooks
@@ -179,3 +181,46 @@ def test_recorded_incident_has_all_signals_and_is_not_verified(incident: str, na
     )
     assert unverifiable(playbook.verify, [seen]) == ()
     assert evaluate_window(playbook.verify, seen, [seen]).status == WindowStatus.FAILURE
+
+
+def rush(arriving: float, answered: float, p99: float | None, queue: float, status: str) -> Observation:
+    """The service in a promotion rush; `status` of the findings that the procedure clears."""
+    rows = {"arrival.rate": arriving, "completion.rate": answered, "queue.depth": queue, "error.ratio": 0.0}
+    rows |= {} if p99 is None else {"latency.p99": p99}  # as measured, of those that were answered
+    origin, window = Origin("page"), Window(0.0, 10.0)
+    readings = [Reading(name, "replica/0", value, origin, window) for name, value in rows.items()]
+    readings.append(Reading("server.backend", "replica/0", "cpu", origin, window))
+    cleared = shipped().find("promo-rush-sop").verify.cleared_findings
+    return Observation(derive(Evidence(readings=tuple(readings))), dict.fromkeys(cleared, status), {}, 0.0, 10.0)
+
+
+ANSWERED_WELL = rush(120.0, 118.0, 0.3, 4.0, "clear")
+OUTAGES = {
+    "a few answers, which are quick": rush(120.0, 1.3, 0.15, 300.0, "fired"),
+    "no answer": rush(120.0, 0.0, None, 300.0, "fired"),
+}
+outage = pytest.mark.parametrize("before", OUTAGES.values(), ids=OUTAGES.keys())
+
+
+@outage
+def test_the_procedure_of_a_rush_may_run_in_an_outage(before: Observation) -> None:
+    playbook = shipped().find("promo-rush-sop")
+    assert [evaluate_all(one, before, before.values).status for one in playbook.preconditions] == [HOLDS] * 2
+    assert unverifiable(playbook.verify, [before]) == ()
+    assert already_met(playbook.verify, [before]) == ""
+
+
+@outage
+@pytest.mark.parametrize(
+    ("after", "status"),
+    [
+        (ANSWERED_WELL, WindowStatus.SUCCESS),
+        (rush(120.0, 1.3, 0.15, 300.0, "clear"), WindowStatus.FAILURE),
+        (rush(120.0, 118.0, 3.0, 300.0, "clear"), WindowStatus.FAILURE),
+    ],
+    ids=["answered soon", "still hardly any", "answered late"],
+)
+def test_an_outage_has_ended_where_requests_are_answered_soon(
+    before: Observation, after: Observation, status: WindowStatus
+) -> None:
+    assert evaluate_window(shipped().find("promo-rush-sop").verify, after, [before]).status == status

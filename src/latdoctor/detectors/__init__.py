@@ -2,7 +2,8 @@
 
 A detector is a pure function from evidence to new evidence. `derive` runs them in the order of `DETECTORS`, each on the
 input and the results of those before it. First it merges the subjects of one GPU (`gpu_identity`) and drops
-contradictory figures (`littles_law`) and impossible shares (`derived_readings`).
+contradictory figures (`littles_law`) and impossible shares (`derived_readings`). At the end it bounds P99 where hardly any request
+is answered (`unanswered`).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from latdoctor.detectors.running_ceiling import running_ceilings
 from latdoctor.detectors.standstill import standstill
 from latdoctor.detectors.tail_attribution import tail_shares
 from latdoctor.detectors.tail_bounds import tail_bounds
+from latdoctor.detectors.unanswered import bound_latency_of_outages, unanswered_requests
 from latdoctor.detectors.version_means import version_means
 from latdoctor.evidence.model import Evidence
 
@@ -71,6 +73,7 @@ DETECTORS: tuple[Detector, ...] = (
     pipeline_steps,
     queue_bounds,
     standstill,
+    unanswered_requests,
     first_requests,
     latency_modes,
     latency_pulses,
@@ -94,4 +97,4 @@ def derive(evidence: Evidence) -> Evidence:
     evidence = drop_inconsistent_queues(drop_impossible_shares(evidence))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])
-    return evidence
+    return bound_latency_of_outages(evidence)

@@ -49,6 +49,8 @@ from latdoctor.detectors.standstill import SOURCES as STALL_SOURCES
 from latdoctor.detectors.tail_attribution import DERIVED as TAIL
 from latdoctor.detectors.tail_attribution import STAGE as STAGES
 from latdoctor.detectors.tail_bounds import LOWER, P99
+from latdoctor.detectors.unanswered import ANSWERS, LENGTHS, SHARE
+from latdoctor.detectors.unanswered import PAST_MEAN as PAST_LATENCY
 from latdoctor.detectors.version_means import RATIO as VERSION_RATIO
 from latdoctor.detectors.version_means import TIMES as VERSION_TIMES
 from latdoctor.evidence.catalogue import SignalKind, catalogue
@@ -86,6 +88,12 @@ def _past_levels(available: SignalSet) -> SignalSet:
 
 def _standstill(available: SignalSet) -> SignalSet:
     return frozenset(STALLS) if available & {*STALL_SOURCES} else frozenset()
+
+
+def _unanswered(available: SignalSet) -> SignalSet:
+    if not {ARRIVALS, ANSWERS} <= available:
+        return frozenset()
+    return frozenset({SHARE, LENGTHS} if PAST_LATENCY in available else {SHARE})
 
 
 def _clients(available: SignalSet) -> SignalSet:
@@ -165,6 +173,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),
     "queue_bounds": _when(QUEUE, QUEUE_LIMIT, gives=BOUNDS),
     "standstill": _standstill,
+    "unanswered_requests": _unanswered,
     "first_requests": _when(REQUESTS, STARTED, gives=FIRSTS),
     "latency_modes": _when(REQUESTS, gives=PEAKS),
     "latency_pulses": _when(REQUESTS, gives=PULSES),

@@ -17,7 +17,6 @@ from latdoctor.diagnosis.onset import tail_shares
 from latdoctor.diagnosis.result import SCHEMA_VERSION, Check, Diagnosis, RankedCause, Tier, Tool
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.diagnosis.service_name import queries_of, service_name
-from latdoctor.diagnosis.unanswered import verdict_by_answers
 from latdoctor.diagnosis.verdict import answer, rank, verdict, verdict_by_site, walk
 from latdoctor.diagnosis.vitals import vitals
 from latdoctor.evidence.bundle import Context
@@ -74,7 +73,6 @@ def diagnose(case: Case, rules: RuleSet, stamp: Stamp) -> Diagnosis:
     if level.level is Level.HEALTHY and rules.with_shipped_essentials:
         shipped = _Judged.of(rules.with_shipped_essentials, facts, unread)
         level = verdict_by_site(level, verdict(shipped.ranked, shipped.tiers, shipped.checks), rules, checks)
-    level = verdict_by_answers(level, case.evidence)
     since = timeline.onset(case.evidence) or cluster_onset(case.evidence, checks, rules)
     made = Diagnosis(
         schema_version=SCHEMA_VERSION,
