@@ -2,8 +2,8 @@
 
 A detector is a pure function from evidence to new evidence. `derive` runs them in the order of `DETECTORS`, each on the
 input and the results of those before it. First it merges the subjects of one GPU (`gpu_identity`) and drops
-contradictory figures (`littles_law`) and impossible shares (`derived_readings`). At the end it bounds P99 where hardly any request
-is answered (`unanswered`).
+contradictory figures (`littles_law`) and impossible shares (`derived_readings`). At the end it bounds P99 where hardly
+any request is answered (`unanswered`).
 """
 
 from __future__ import annotations
