@@ -115,9 +115,11 @@ def slow_service(monkeypatch: pytest.MonkeyPatch, **behaviour: bool) -> Iterator
     monkeypatch.setattr(remediation_session, "history_of_run", lambda *_: service.history)
     with ExitStack() as proving, _served(service):
         # Stands for the process that goes on with a proof: it holds the lock.
-        monkeypatch.setattr(
-            remediation_session, "hand_over", lambda place: lambda run, lock: proving.callback(os.close, os.dup(lock))
-        )
+        def hand_over(run: str, lock: int) -> int:
+            proving.callback(os.close, os.dup(lock))
+            return 0
+
+        monkeypatch.setattr(remediation_session, "hand_over", lambda place: hand_over)
         yield service
 
 

@@ -23,6 +23,7 @@ from tests.crash.command import TOKEN, Command, heard
 from tests.crash.killing import PLAYBOOKS
 from tests.crash.sweep import told
 from tests.crash.target import BEFORE, Target
+from tests.waiting import comes_about
 
 CHANGING_SAID, CHANGED_SAID = " changing ", " changed scheduler"  # as lines on stderr begin
 CHANGED = {"batching": {"scheduler": "token-budget"}, "governance": {"lanes": False}}
@@ -70,6 +71,61 @@ def test_pending_proof_outlives_the_command_and_ends_by_rollback(command: Comman
     assert back.code == 0, back
     assert command.target.seen().config == BEFORE
     assert command.ended(command.line("recover")).code == 0
+
+
+def test_ctrl_c_in_recover_rolls_a_pending_proof_back(command: Command) -> None:
+    applied = command.ended(command.remediate("--apply", "--yes", "-o", "json"))
+    assert applied.code == 7, applied
+    (run,) = run_history.runs(Journal.reading(command.state / JOURNAL).entries())
+    assert run.live_prover
+    os.kill(run.live_prover.pid, signal.SIGKILL)
+    assert comes_about(lambda: run.live_prover is None, 10.0)
+    with command.started(command.line("recover")) as process:
+        heard(process, "goes on with the proof")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, out
+    assert "SIGINT" in out
+    assert command.target.seen().config == BEFORE
+
+
+def test_a_prover_without_its_playbooks_rolls_back_at_once(command: Command, tmp_path: Path) -> None:
+    copied = shutil.copytree(PLAYBOOKS, tmp_path / "playbooks")
+    with command.started(command.remediate("--apply", "--yes", playbooks=copied)) as process:
+        heard(process, "window:")
+        shutil.rmtree(copied)
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 7, err
+
+    def ended() -> bool:
+        (run,) = run_history.runs(Journal.reading(command.state / JOURNAL).entries())
+        return run.outcome is Outcome.ROLLED_BACK and "the proof cannot go on" in run.reason
+
+    assert comes_about(ended, 60.0)
+    assert command.target.seen().config == BEFORE
+
+
+def test_a_prover_without_its_token_says_so_in_the_journal(command: Command) -> None:
+    folder = command.folder / "config" / "latdoctor"
+    folder.mkdir(mode=0o700, parents=True)
+    token = folder / "admin.token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    url = command.target.url
+    (folder / "latdoctor.yaml").write_text(
+        f"targets: {{chat: {{server: ['{url}'], admin: ['{url}'], admin_token: admin.token}}}}\n"
+    )
+    line = command.line("remediate", "--playbook", "test.quick", "--playbooks", str(PLAYBOOKS), "--target", "chat")
+    with command.started([*line, "--apply", "--yes"]) as process:
+        heard(process, "window:")
+        token.unlink()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 7, err
+    journal = Journal.reading(command.state / JOURNAL)
+    assert comes_about(lambda: bool(journal.entries(kinds=("proof.stopped",))), 60.0)
+    (run,) = run_history.runs(journal.entries())
+    assert "the token cannot be read" in run.reason
+    assert comes_about(lambda: "UNFINISHED" in command.ended(command.line("runs", "show", run.id)).out, 60.0)
 
 
 # What it has said when the signal comes, and how it then ends: 1 where nothing had been changed.

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from latdoctor.remediation import actions
 from latdoctor.remediation.change import Value
-from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT
 from latdoctor.remediation.run_result import Outcome
+from latdoctor.remediation.undo import ROLLBACK_TIMEOUT
 from tests.remediation.simulated_service import Remembered, Service, Setting
 from tests.remediation.test_run import BEFORE, Killed, Room, furnished, no_help
 

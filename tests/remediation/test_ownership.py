@@ -18,7 +18,7 @@ import pytest
 from latdoctor.http.client import Secret
 from latdoctor.journal.entry import JournalEntry, JournalError
 from latdoctor.journal.store import Journal
-from latdoctor.remediation import rollback, run_history
+from latdoctor.remediation import rollback, run_history, undo
 from latdoctor.remediation.actions.process import Process
 from latdoctor.remediation.change import Change, Field, Undo
 from latdoctor.remediation.executor import execute
@@ -301,7 +301,7 @@ def test_setting_of_a_process_that_has_ended_is_left(room: Room) -> None:
     change = Change("pin", "process.affinity.set", setting, (Field("cpus", "0-1", "0"),), Undo.RESTORE)
     context = replace(room.world, access=Access(target, Secret("")))
     journal = RunJournal(room.journal, "r1", context.on_entry)
-    ended = rollback.undo_changes([(ChangeRef(0, 0), change)], RollbackStarted("no improvement"), context, journal)
+    ended = undo.undo_changes([(ChangeRef(0, 0), change)], RollbackStarted("no improvement"), context, journal)
     assert (ended.outcome, ended.manual, len(ended.overwrite)) == (Outcome.INCOMPLETE, (), 1)
     assert "the process has ended since" in ended.reason
     assert left(room.journal) == [NotOurs.ENDED]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from latdoctor.errors import UsageError
 from latdoctor.evidence.model import Origin, Reading, Window
 from latdoctor.evidence.page_state import PageState
 from latdoctor.journal.locks import lock
@@ -19,6 +22,7 @@ from latdoctor.remediation.executor import resume
 from latdoctor.remediation.history import History, of_series, since_rise
 from latdoctor.remediation.live_proofs import with_live_proofs
 from latdoctor.remediation.observation import Observation
+from latdoctor.remediation.pending_proof import Prover
 from latdoctor.remediation.playbook import Verify
 from latdoctor.remediation.proof import ERROR, Schedule
 from latdoctor.remediation.run_context import RunContext
@@ -253,9 +257,10 @@ class Elsewhere:
     def __init__(self) -> None:
         self.started: list[str] = []
 
-    def __call__(self, run: str, lock: int) -> None:
+    def __call__(self, run: str, lock: int) -> int:
         assert lock >= 0
         self.started.append(run)
+        return 0
 
 
 @pytest.fixture
@@ -295,6 +300,58 @@ def test_proof_that_nobody_goes_on_with_is_not_pending(room: Room, service: Watc
     assert not killed.proof_open
 
 
+@pytest.fixture
+def another(room: Room, pending: RunState) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that goes on with the proof, whose lock nobody sees any more: its file was removed."""
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:  # until its input ends
+        room.journal.append(pending.id, "proof.prover", Prover.of(process.pid))
+        yield process
+
+
+def reread(room: Room) -> RunState:
+    (found,) = run_history.runs(room.journal.entries())
+    return found
+
+
+def test_no_second_process_proves_what_another_does_whose_lock_was_removed(
+    room: Room, service: Watched, another: subprocess.Popen[bytes]
+) -> None:
+    locks = room.world.state / LOCKS
+    assert with_live_proofs([reread(room)], locks, service.wall())[0].proof_open
+    result = recovered(room, reread(room))
+    assert (result.outcome, result.code) == (Outcome.HELD, Reason.STILL_RUNNING)
+    assert f"process {another.pid}" in result.reason
+    another.communicate()
+    assert not with_live_proofs([reread(room)], locks, service.wall())[0].proof_open
+    assert recovered(room, reread(room)).outcome is Outcome.VERIFIED
+
+
+def test_rollback_stops_a_proof_whose_lock_was_removed_and_waits_for_it(
+    room: Room, service: Watched, another: subprocess.Popen[bytes]
+) -> None:
+    found = reread(room)
+
+    def sleep(seconds: float) -> None:
+        another.wait()
+        service.sleep(seconds)
+
+    waiting = world(room, sleep=sleep)
+    result = rollback.roll_back_run(found.id, lambda target: waiting, lambda: run_history.runs(room.journal.entries()))
+    assert another.wait() == -signal.SIGTERM
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert service.values == BEFORE
+
+
+def test_proof_that_cannot_go_on_is_rolled_back_at_once(room: Room, service: Watched, pending: RunState) -> None:
+    def fail(run: RunState, context: RunContext) -> Result:
+        raise UsageError("no playbook 'test'")
+
+    result = rollback.recover_run(pending, lambda target: world(room), fail)
+    assert result.outcome is Outcome.ROLLED_BACK
+    assert "the proof cannot go on: no playbook 'test'" in result.reason
+    assert service.values == BEFORE
+
+
 def test_pending_proof_without_effect_is_rolled_back(room: Room, service: Watched, pending: RunState) -> None:
     service.p99 = lambda service: 3.0
     result = recovered(room, pending)
@@ -324,7 +381,7 @@ def test_pending_proof_refuses_another_run_on_the_target(room: Room, pending: Ru
 def test_pending_proof_that_cannot_be_handed_over_is_rolled_back(room: Room, service: Watched) -> None:
     from latdoctor.errors import OperationError
 
-    def fail(run: str, lock: int) -> None:
+    def fail(run: str, lock: int) -> int:
         raise OperationError("no process can be started")
 
     service.remembers = False

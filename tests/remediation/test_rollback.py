@@ -9,10 +9,10 @@ import pytest
 
 from latdoctor.remediation import actions
 from latdoctor.remediation.change import Change, Deadline, Field, Receipt, Unreachable, Values
-from latdoctor.remediation.rollback import ROLLBACK_TIMEOUT, UndoResult, undo_changes
 from latdoctor.remediation.run_context import RunJournal
 from latdoctor.remediation.run_history import ChangeRef, RollbackStarted, WriteStarted
 from latdoctor.remediation.run_result import Outcome
+from latdoctor.remediation.undo import ROLLBACK_TIMEOUT, UndoResult, undo_changes
 from tests.remediation.simulated_service import InMemory, Service, Setting
 from tests.remediation.test_guarantees import simulated
 from tests.remediation.test_run import Room

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -18,28 +18,30 @@ from latdoctor.cli.remediate_targets import access_again, settings_for
 from latdoctor.cli.resolve_request import ResolvedRequest
 from latdoctor.cluster_api import Login
 from latdoctor.collectors.base import CollectRequest, KubernetesWorkloads
-from latdoctor.errors import OperationError, UsageError
+from latdoctor.errors import LatdoctorError, OperationError, UsageError
+from latdoctor.evidence.baseline import load as load_baseline
 from latdoctor.evidence.bundle import Context
 from latdoctor.journal import state_dir
 from latdoctor.journal.locks import take_over
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import executor, run_history
 from latdoctor.remediation.observation import Observation, Observe
-from latdoctor.remediation.pending_proof import Sources
-from latdoctor.remediation.run_context import RunContext
+from latdoctor.remediation.pending_proof import ProofStopped, Sources
+from latdoctor.remediation.rollback import abandon_proof
+from latdoctor.remediation.run_context import HandOver, RunContext
 from latdoctor.remediation.run_history import RunState
 from latdoctor.remediation.run_result import Result
 
 _LOG = "proof.log"  # in the run's folder: what would have been printed
 
 
-def hand_over(place: Path) -> Callable[[str, int], None]:
+def hand_over(place: Path) -> HandOver:
     """Starts a process that outlives this one and its terminal; it inherits the lock, and secrets by its environment.
 
-    Raises OperationError.
+    Returns its PID. Raises OperationError.
     """
 
-    def start(run: str, lock: int) -> None:
+    def start(run: str, lock: int) -> int:
         folder = place / state_dir.RUNS / run
         command = [sys.executable, "-m", "latdoctor", "runs", "prove", run, "--lock", str(lock)]
         try:
@@ -51,7 +53,7 @@ def hand_over(place: Path) -> Callable[[str, int], None]:
                 (os.POSIX_SPAWN_OPEN, 1, str(folder / _LOG), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
             ]
-            os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
+            return os.posix_spawn(sys.executable, command, os.environ, file_actions=files, setsid=True)
         except OSError as error:
             raise OperationError(f"the proof cannot go on in a process of its own: {error.strerror}") from error
 
@@ -76,21 +78,27 @@ def prove(run_id: str, lock: int) -> int:
         raise UsageError("not the lock of a run", where="--lock", next_step="latdoctor recover") from error
     with ExitStack() as stack:
         poke, stop = stack.enter_context(notifying()), stack.enter_context(stoppable())
-        access = access_again(run.plan.target, settings_for(run.plan.target))
+        try:
+            access = access_again(run.plan.target, settings_for(run.plan.target))
+        except LatdoctorError as error:  # without access to the target nothing can be undone either
+            journal.append(run_id, "proof.stopped", ProofStopped(str(error)))
+            raise
         context = RunContext(journal, place, access, unobserved, kept, on_entry=lambda _: poke(), stop_reason=stop)
-        return resume(run, context).outcome.exit_code
+        try:
+            return resume(run, context).outcome.exit_code
+        except LatdoctorError as error:
+            return abandon_proof(run, error, context).outcome.exit_code
 
 
 def resume(run: RunState, context: RunContext) -> Result:
     """Go on with the proof of `run` in this process; its target is locked."""
     sources = run.pending.sources if run.pending else Sources()
     books = library(tuple(map(Path, sources.playbooks)))
-    return executor.resume(run, books, replace(context, observe=observe_again(run)))
+    return executor.resume(run, books, replace(context, observe=observe_again(sources)))
 
 
-def observe_again(run: RunState) -> Observe:
-    """Observes what the run observed before. Raises UsageError, DefinitionError."""
-    sources = run.pending.sources if run.pending else Sources()
+def observe_again(sources: Sources) -> Observe:
+    """Observes what a run observed, with the same baseline. Raises UsageError, DefinitionError, BundleError."""
     login = Login(Path(sources.kubeconfig) if sources.kubeconfig else None, sources.kube_context)
     request = CollectRequest(
         servers=sources.servers,
@@ -100,7 +108,8 @@ def observe_again(run: RunState) -> Observe:
         kubernetes=KubernetesWorkloads(sources.kube, login) if sources.kube else None,
     )
     context = Context(sources.target, sources.slo_p99, sources.slo_error_ratio, sources.gpu)
-    return observer(request, context, None, rule_set(tuple(map(Path, sources.rules))))
+    baseline = load_baseline(Path(sources.baseline)) if sources.baseline else None
+    return observer(request, context, baseline, rule_set(tuple(map(Path, sources.rules))))
 
 
 def sources_of(request: ResolvedRequest, rules: Sequence[Path], playbooks: Sequence[Path]) -> Sources:
@@ -120,6 +129,7 @@ def sources_of(request: ResolvedRequest, rules: Sequence[Path], playbooks: Seque
         slo_p99=context.slo_p99,
         slo_error_ratio=context.slo_error_ratio,
         gpu=context.gpu,
+        baseline=str(request.baseline_file.resolve()) if request.baseline_file else "",
         rules=tuple(str(path.resolve()) for path in rules),
         playbooks=tuple(str(path.resolve()) for path in playbooks),
     )

@@ -225,6 +225,7 @@ class ResolvedRequest:
     named: tuple[Source, ...] = ()
     notice: str = ""
     services: tuple[LocalService, ...] = ()  # of this machine, where no source was named
+    baseline_file: Path | None = None
 
     @property
     def guessed(self) -> bool:
@@ -261,14 +262,21 @@ def resolve_request(sources: SourceOptions, need: BaselineNeed = BaselineNeed.RE
         ),
         gpu=settings.gpu,
     )
-    baseline = _baseline(sources, settings, need)
+    baseline_file = _baseline_file(sources, settings, need)
+    baseline = load_baseline(baseline_file) if baseline_file else None
     request, notice, services = _request(sources, settings, window)
     live = request.servers or request.nvml or request.host or request.prometheus or request.kubernetes
     if sources.window and not (live or request.past):
         step = "leave it out; --since and --until select a part of a log"
         raise UsageError("needs a live source; files are read as a whole", where="--window", next_step=step)
     return ResolvedRequest(
-        request, context, baseline, () if notice else named_sources(request, nvml=bool(sources.nvml)), notice, services
+        request,
+        context,
+        baseline,
+        () if notice else named_sources(request, nvml=bool(sources.nvml)),
+        notice,
+        services,
+        baseline_file,
     )
 
 
@@ -286,13 +294,10 @@ def check_no_collect_options(sources: SourceOptions) -> None:
         raise UsageError(f"{option} is for collecting, and a bundle is collected already", next_step="leave it out")
 
 
-def _baseline(sources: SourceOptions, settings: TargetSettings, need: BaselineNeed) -> Baseline | None:
-    if sources.baseline is not None:
-        return load_baseline(sources.baseline)
+def _baseline_file(sources: SourceOptions, settings: TargetSettings, need: BaselineNeed) -> Path | None:
     path = settings.baseline
-    if path is None or need is BaselineNeed.UNUSED or (need is BaselineNeed.IF_PRESENT and not path.exists()):
-        return None
-    return load_baseline(path)
+    absent = path is not None and need is BaselineNeed.IF_PRESENT and not path.exists()
+    return sources.baseline or (None if need is BaselineNeed.UNUSED or absent else path)
 
 
 def with_slo_options(context: Context, sources: SourceOptions) -> Context:

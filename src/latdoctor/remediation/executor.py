@@ -31,12 +31,11 @@ from latdoctor.remediation.change import (
 )
 from latdoctor.remediation.changes_in_effect import await_completion, lost_values
 from latdoctor.remediation.observation import Observation
-from latdoctor.remediation.pending_proof import ProofStarted
+from latdoctor.remediation.pending_proof import ProofStarted, Prover
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.playbook import Disruption, OnFailure, Playbook
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.refusal import Refusal
-from latdoctor.remediation.rollback import UndoResult, undo_changes
 from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped
 from latdoctor.remediation.run_history import (
     ChangeRef,
@@ -49,6 +48,7 @@ from latdoctor.remediation.run_history import (
 )
 from latdoctor.remediation.run_observer import ProofPending, RunFailed, RunObserver
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, Result, measures_of
+from latdoctor.remediation.undo import UndoResult, undo_changes
 from latdoctor.remediation.verification import (
     Before,
     already_met,
@@ -188,9 +188,10 @@ class _Run:
             self._require_in_effect()
             context = self._context
             started = ProofStarted.of(pending.proof, before[-1], self._observer.window, context.sources, context.now())
-            self._journal.append("proof.pending", started)
+            self._journal.append("proof.pending", replace(started, measures=self._measures()))
             if context.hand_over is not None:
-                context.hand_over(self._journal.run, self._held)
+                if pid := context.hand_over(self._journal.run, self._held):
+                    self._journal.try_append("proof.prover", Prover.of(pid))
                 raise _HandedOver(started.text) from pending
             self._prove_later(started, pending.proof.schedule.until, pending.windows)
         else:
@@ -370,6 +371,7 @@ def resume(run: RunState, library: Library, context: RunContext) -> Result:
     journal = RunJournal(context.journal, run.id, context.on_entry)
     playbook = library.find(run.plan.playbook)
     work = _Run(run.plan, playbook, library, context, journal)
+    journal.append("proof.prover", Prover.of(os.getpid()))
     work.take_over(run)
     seconds = pending.deadline - context.now() if playbook.digest == run.plan.playbook_digest else 0.0
     return work.resume(pending, min(seconds, pending.schedule.until))

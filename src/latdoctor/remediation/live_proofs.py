@@ -22,4 +22,4 @@ def with_live_proofs(runs: Iterable[RunState], locks: Path, now: float) -> tuple
 
 def _goes_on(run: RunState, locks: Path, now: float) -> bool:
     due = run.pending is not None and now < run.pending.deadline + _OVERDUE
-    return due and is_held(locks, run.plan.target.key)
+    return due and (is_held(locks, run.plan.target.key) or run.live_prover is not None)

@@ -10,10 +10,12 @@ from msgspec import Struct
 
 from latdoctor.evidence.model import Evidence, Origin, Reading
 from latdoctor.evidence.page_state import PageState
+from latdoctor.remediation.actions.process import Process, start_ticks
 from latdoctor.remediation.levels import SignalLevel
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.playbook import Verify
 from latdoctor.remediation.proof import Proof, Schedule
+from latdoctor.remediation.run_result import Measure
 
 _GRACE = 30.0  # seconds from a deadline's looks to the deadline: a window takes a little longer than it lasts
 _MOST_VALUES = 500  # of the last window before the change
@@ -35,6 +37,33 @@ class Sources(Struct, frozen=True):
     gpu: str = ""
     rules: tuple[str, ...] = ()
     playbooks: tuple[str, ...] = ()
+    baseline: str = ""
+
+
+class Prover(Struct, frozen=True):
+    """Entry `proof.prover`: the process that goes on with a proof. `started` in clock ticks after boot.
+
+    Whoever removes the file of a lock does not end its holder, so that the lock alone does not exclude a second one.
+    """
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> Prover:
+        """Raises UsageError where it has ended."""
+        return cls(pid, start_ticks(pid))
+
+    @property
+    def lives(self) -> bool:
+        """Whether another process than this one still has its identity."""
+        return self.pid != os.getpid() and Process(self.pid, self.started).state() is not None
+
+
+class ProofStopped(Struct, frozen=True):
+    """Entry `proof.stopped`: the proof cannot go on, and neither can this process undo the changes."""
+
+    reason: str
 
 
 class SeenValue(Struct, frozen=True):
@@ -55,6 +84,7 @@ class ProofStarted(Struct, frozen=True):
     pages: tuple[PageState, ...]
     seen: tuple[SeenValue, ...]
     sources: Sources = Sources()
+    measures: tuple[Measure, ...] = ()  # before the change and after it, when the run ended
 
     @classmethod
     def of(cls, proof: Proof, before: Observation, window: float, sources: Sources, now: float) -> ProofStarted:

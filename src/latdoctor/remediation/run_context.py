@@ -53,8 +53,8 @@ class RunJournal:
 
 
 # Starts a process that goes on with the pending proof of a run and takes over its lock, an open file descriptor.
-# Raises LatdoctorError where it cannot be started.
-HandOver = Callable[[str, int], None]
+# Returns its PID, or 0 where that is not known. Raises LatdoctorError where it cannot be started.
+HandOver = Callable[[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.remediation.change import Change, Undo
 from latdoctor.remediation.observation import ConditionResult
 from latdoctor.remediation.ownership import NotOurs, Write
-from latdoctor.remediation.pending_proof import ProofStarted
+from latdoctor.remediation.pending_proof import ProofStarted, ProofStopped, Prover
 from latdoctor.remediation.planner import Plan
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, WindowStatus
 from latdoctor.remediation.target import Target, canonical_url
@@ -98,6 +98,7 @@ class RunState:
     undone: set[ChangeRef] = field(default_factory=set)  # or left, because another client has modified it
     verified: bool = False
     pending: ProofStarted | None = None  # a proof that goes on after its run
+    prover: Prover | None = None  # the last process that went on with it
     rollback: RollbackStarted | None = None  # the first one; later ones continue it
     outcome: Outcome | None = None
     reason: str = ""
@@ -122,6 +123,11 @@ class RunState:
     def proof_open(self) -> bool:
         """Whether its proof is pending, and its changes have to stay until that is complete."""
         return self.pending is not None and not self.verified and self.rollback is None and self.outcome is None
+
+    @property
+    def live_prover(self) -> Prover | None:
+        """The other process that goes on with the proof, or undoes the changes since."""
+        return self.prover if self.prover and self.outcome is None and self.prover.lives else None
 
     @property
     def rolled_back_on_request(self) -> bool:
@@ -160,6 +166,10 @@ def _add(run: RunState, entry: JournalEntry) -> None:
             run.undone.add(_body(entry, ChangeRef))
         case "proof.pending":
             run.pending = _body(entry, ProofStarted)
+        case "proof.prover":
+            run.prover = _body(entry, Prover)
+        case "proof.stopped":
+            run.reason = _body(entry, ProofStopped).reason
         case "verify.passed":
             run.verified = True
         case "rollback.begun":
@@ -229,6 +239,8 @@ _TEXTS = {
     "evidence.kept": "evidence saved: {path}",
     "before.longer": "few requests are answered: observations last {seconds:g} s instead of {usual:g} s",
     "proof.pending": "improved, but not beyond chance yet: the proof goes on",
+    "proof.prover": "process {pid} goes on with the proof",
+    "proof.stopped": "the proof cannot go on, nor can it be rolled back from here: {reason}",
     "stage.skipped": "stage {playbook} skipped: its cause is not present",
     "stage.verified": "stage {playbook} verified",
     "verify.passed": "verified",

@@ -119,7 +119,7 @@ def _with_measures(result: Result, entries: Iterable[JournalEntry]) -> Result:
         return result
     found: tuple[Measure, ...] = ()
     for entry in entries:
-        if entry.kind in ("before.measured", "verify.passed", "verify.failed"):
+        if entry.kind in ("before.measured", "proof.pending", "verify.passed", "verify.failed"):
             found = _measures(_body(entry)) or found
     return msgspec.structs.replace(result, measures=found)
 
