@@ -43,8 +43,11 @@ $(READY):
 
 venv: $(READY) ## set up the environment in .venv, and no more
 
-demo: $(READY) ## play a real incident live, diagnose it while it happens and mend it (four minutes)
-	@$(BIN)/latdoctor demo
+demo: ## play a real incident live, diagnose it while it happens and mend it (four minutes; FORCE=1 on a busy machine)
+	@test -n "$(FORCE)" || ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  PYTHONPATH=src $(PYTHON) -m latdoctor.evaluation.machine_state
+	@$(MAKE) --no-print-directory $(READY)
+	@$(BIN)/latdoctor demo $(if $(FORCE),--force)
 
 test: $(READY) ## run the tests (ARGS="-n 0 tests/test_units.py" for some of them, one after another)
 	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)

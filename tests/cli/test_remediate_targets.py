@@ -195,3 +195,13 @@ def test_a_sibling_that_needs_a_token_is_known_by_its_page(monkeypatch: pytest.M
         other = Access(Target("x", TargetKind.REFERENCE_ROUTER, admin=FIRST), Secret(HUSH))
         assert case_from_bundle.pages_for(other, (pages.url,), {}).siblings == ()
     assert set(shut.tokens) == {""}
+
+
+@pytest.mark.parametrize(("token", "elsewhere"), [("", True), ("s3", False)], ids=["no interface", "no token"])
+def test_another_address_is_no_way_past_a_missing_token(token: str, elsewhere: bool, apart: Path) -> None:
+    with admin(token, lacks=not token) as server:
+        outcome = run(["remediate", "--playbook", PLAYBOOK, "--server", server.url])
+    said = " ".join(outcome.err.split())
+    assert outcome.code == 2
+    assert ("--admin URL" in said) is elsewhere, said
+    assert ("LATDOCTOR_ADMIN_TOKEN" in said) is not elsewhere

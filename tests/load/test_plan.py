@@ -214,3 +214,12 @@ def test_plan_error_has_its_line(tmp_path: Path, old: str, new: str, line: int) 
     with pytest.raises(DefinitionError) as refused:
         plans.read(file)
     assert [problem.where for problem in refused.value.problems] == [f"{file}:{line}"]
+
+
+def test_the_documented_plan_is_one(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "lab.md").read_text()
+    (example,) = (block for block in page.split("```yaml\n")[1:] if block.startswith("phases:"))
+    (tmp_path / "plan.yaml").write_text(example.partition("```")[0])
+    found = plans.read(tmp_path / "plan.yaml")
+    assert [phase.name for phase in found.phases] == ["before", "rush", "after"]
+    assert schedule(found)

@@ -640,6 +640,14 @@ def test_requested_rollbacks_do_not_trip_the_breaker(room: Room, why: str) -> No
         assert all(run.rolled_back_on_request for run in run_history.runs(room.journal.entries()))
 
 
+def test_a_run_that_the_operator_stopped_does_not_cool_down(room: Room) -> None:
+    """What it would have shown is not known, and the operator may go on at once."""
+    room.stop = lambda: "SIGINT" if room.kinds[-1:] == ["change.made"] else ""
+    assert room.run().outcome is Outcome.ROLLED_BACK
+    room.stop = lambda: ""
+    assert room.run().outcome is Outcome.VERIFIED
+
+
 NOT_HIGHER = sample_playbooks.SCHEDULER.replace("latency.p99 < 0.5 x before", "latency.p99 < 2 x before")
 
 

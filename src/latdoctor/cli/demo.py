@@ -26,7 +26,6 @@ WINDOW = "5s"
 SETTLING = 2.0  # seconds at the start of the load that are not observed
 DEVELOPS = 5.0  # seconds from the start of the incident to its diagnosis: the queue must build up
 AFTERWARDS = 6.0  # seconds of load after verification, for the clients' figures
-BUSY_SHARE = 0.4  # of the processors, used by other processes: above it the rest of the demo would show nothing
 
 
 def demo(
@@ -76,8 +75,9 @@ class BusyMachine:
 
     def check(self) -> None:
         """Raises OperationError where the machine has become too busy to go on."""
-        if not self._force and (share := self._others()) > BUSY_SHARE:
-            self._report(self._state.other_load(share, BUSY_SHARE))
+        limit = self._state.BUSY_SHARE
+        if not self._force and (share := self._others()) > limit:
+            self._report(self._state.other_load(share, limit))
 
     def check_result(self, problems: Sequence[LoadProblem]) -> None:
         """For a fix that was not verified: raises OperationError where that is the machine's fault."""

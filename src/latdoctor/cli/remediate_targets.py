@@ -22,6 +22,7 @@ from latdoctor.errors import DefinitionError, LatdoctorError, UsageError
 from latdoctor.http.client import Secret
 from latdoctor.regular_file import read_regular
 from latdoctor.remediation.actions.process import start_ticks
+from latdoctor.remediation.change import Unauthorized
 from latdoctor.remediation.planner import DiagnosisRef
 from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.target import Access, Target, TargetKind, canonical_url, detect_kind, host_and_port
@@ -226,10 +227,11 @@ def _access(place: str, tokens: Mapping[str, _Token], settings: TargetSettings) 
     try:
         kind = detect_kind(access)
     except LatdoctorError as error:
+        elsewhere = "" if isinstance(error, Unauthorized) else "name the address to change: --admin URL"
         raise UsageError(
             f"the admin interface cannot be read: {error.what}",
             where=place,
-            next_step=f"{error.next_step}, or name the address to change: --admin URL".removeprefix(", or "),
+            next_step=", or ".join(filter(None, (error.next_step, elsewhere))),
         ) from error
     configured = settings.name if token.configured else ""
     target = Target(settings.name or place, kind, admin=place, allow=settings.allow, configured=configured)

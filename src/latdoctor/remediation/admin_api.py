@@ -34,7 +34,7 @@ from latdoctor.http.safe_address import (
     parse_address,
     resolve_host,
 )
-from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, Unreachable
+from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, Unauthorized, Unreachable
 from latdoctor.sanitize import clean
 
 __all__ = [
@@ -177,7 +177,8 @@ def _checked_response(request: AdminRequest, response: HttpResponse, token: Secr
     if response.status == _PRECONDITION_FAILED:
         raise Contended(what, where=request.url)
     if response.status < 500 or response.status in _PERMANENT:
-        raise Refused(what, where=request.url, next_step=_NEXT_STEP.get(response.status, ""))
+        kind = Unauthorized if response.status in _UNAUTHORIZED else Refused
+        raise kind(what, where=request.url, next_step=_NEXT_STEP.get(response.status, ""))
     raise Unreachable(what, where=request.url)
 
 
@@ -186,6 +187,7 @@ def _plain_header(response: HttpResponse, name: str) -> str:
     return value if len(value) <= MAX_ETAG and value.isascii() and value.isprintable() else ""
 
 
+_UNAUTHORIZED = (401, 403)
 _NEXT_STEP = {
     401: "set the target's token: LATDOCTOR_ADMIN_TOKEN, or admin_token of latdoctor.yaml",
     403: "use a token that may change this target",

@@ -170,6 +170,10 @@ class Refused(OperationError):  # noqa: N818
     """The target understood the request and rejected it."""
 
 
+class Unauthorized(Refused):
+    """The target demands a token, or another one."""
+
+
 class ProcessEnded(Refused):
     """The process that would be changed no longer exists."""
 

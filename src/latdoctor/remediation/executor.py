@@ -78,7 +78,7 @@ def execute(plan: Plan, library: Library, context: RunContext) -> Result:
             refusal = guards.first_refusal(_guard_input(plan, playbook, context))
             if refusal:
                 return _refused(journal, refusal)
-            journal.append("run.opened", RunOpened(plan, plan.digest, os.getpid()))
+            journal.append("run.opened", RunOpened(plan, plan.digest, os.getpid(), playbook.before.window))
             return _Run(plan, playbook, library, context, journal, held).execute()
     except LockHeldError as busy:
         return _refused(journal, Refusal(Reason.LOCKED, busy.what, busy.next_step))

@@ -126,8 +126,10 @@ def _unfinished_run(facts: GuardInput) -> Refusal | None:
 
 
 def _cooldown(facts: GuardInput) -> Refusal | None:
+    """Runs that the operator stopped or rolled back are ignored; `_max_attempts` counts them."""
     cooldown = facts.playbook.guards.cooldown
-    ended = [seconds_between(run.ended, facts.now) for run in _attempts(facts) if run.ended is not None]
+    counted = [run for run in _attempts(facts) if not run.rolled_back_on_request]
+    ended = [seconds_between(run.ended, facts.now) for run in counted if run.ended is not None]
     rest = cooldown - min(ended, default=float("inf"))
     if rest > 0:
         reason = f"the playbook ran on this target less than {cooldown:.0f} s ago"

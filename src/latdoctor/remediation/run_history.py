@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -29,6 +30,7 @@ class RunOpened(Struct, frozen=True):
     plan: Plan
     digest: str
     pid: int
+    before: float = 0.0  # seconds that are observed before the change, longer at a low request rate
 
 
 class ChangeRef(Struct, frozen=True):
@@ -235,10 +237,8 @@ def _body(entry: JournalEntry, kind: type[Body]) -> Body:
 
 
 _TEXTS = {
-    "run.opened": "run {run}: observing before the change",
     "evidence.kept": "evidence saved: {path}",
     "before.longer": "few requests are answered: observations last {seconds:g} s instead of {usual:g} s",
-    "proof.pending": "improved, but not beyond chance yet: the proof goes on",
     "proof.prover": "process {pid} goes on with the proof",
     "proof.stopped": "the proof cannot go on, nor can it be rolled back from here: {reason}",
     "stage.skipped": "stage {playbook} skipped: its cause is not present",
@@ -267,6 +267,11 @@ def entry_text(entry: JournalEntry, plan: Plan | None = None) -> str:
     body: dict[str, Any] = msgspec.json.decode(entry.body)
     if entry.kind in _CHANGE_TEXTS:
         return _change_text(entry.kind, body, plan)
+    if entry.kind == "run.opened":
+        lasts = f" for {body['before']:.0f} s" if body.get("before") else ""
+        return f"run {entry.run}: observing before the change{lasts}"
+    if entry.kind == "proof.pending":
+        return f"improved, but not beyond chance yet: the proof goes on, until {_clock(body['deadline'])} at the latest"
     if entry.kind == "before.measured":
         return "before: " + ", ".join(_measure_text(msgspec.convert(one, Measure)) for one in body["measures"][:4])
     if entry.kind == "before.history":
@@ -274,7 +279,7 @@ def entry_text(entry: JournalEntry, plan: Plan | None = None) -> str:
     if entry.kind == "settled":
         return "settled" if body["settled"] else "did not settle in time; verifying anyway"
     if entry.kind == "verify.window":
-        return f"window: {body['status']}" + (f" ({_window_reason(body)})" if _window_reason(body) else "")
+        return _window_text(body)
     return _TEXTS.get(entry.kind, entry.kind).format(**{**body, "run": entry.run})
 
 
@@ -293,6 +298,18 @@ def _change_text(kind: str, body: dict[str, Any], plan: Plan | None) -> str:
     if plan is not None:
         step = plan.stages[body["stage"]].changes[body["index"]].step
     return f"{_CHANGE_TEXTS[kind]} {step}"
+
+
+def _window_text(body: dict[str, Any]) -> str:
+    """With the reason, and until when the run waits for a better one."""
+    why = _window_reason(body)
+    waits = "until" in body and body["status"] not in (WindowStatus.SUCCESS, WindowStatus.ABORT)
+    until = f", until {_clock(body['until'])}" if waits else ""
+    return f"window: {body['status']}{f' ({why})' if why else ''}{until}"
+
+
+def _clock(at: float) -> str:
+    return f"{datetime.datetime.fromtimestamp(at, datetime.UTC):%H:%M:%S} UTC"
 
 
 def _window_reason(body: dict[str, Any]) -> str:

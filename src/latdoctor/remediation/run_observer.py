@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 
+import msgspec
+
 from latdoctor.conditions.ast import Condition
 from latdoctor.conditions.evaluator import HOLDS
 from latdoctor.detectors.quantiles import observation_shortfall
@@ -150,7 +152,7 @@ class RunObserver:
             found = self._observe_data(self.window, deadline, signals)
             if found is None:
                 continue
-            self._record(found, evaluate_window(verify, found, before))
+            self._record(found, evaluate_window(verify, found, before), deadline)
             if self._succeeded:
                 return
 
@@ -195,15 +197,16 @@ class RunObserver:
                 windows.clear()
                 continue
             windows.append(found)
-            self._record(found, find_abort(proof.verify, found, before) or proof.look(windows))
+            self._record(found, find_abort(proof.verify, found, before) or proof.look(windows), deadline)
             if self._succeeded:
                 break
         return windows
 
-    def _record(self, found: Observation, result: WindowResult) -> None:
+    def _record(self, found: Observation, result: WindowResult, deadline: Deadline) -> None:
         """Raises RunFailed for one that aborts."""
         self.last, self.result = found, result
-        self._journal.append("verify.window", result)
+        until = self._context.now() + deadline.left  # when the run decides without a proof
+        self._journal.append("verify.window", {**msgspec.to_builtins(result), "until": until})
         if result.status == WindowStatus.ABORT:
             raise RunFailed(Reason.ABORT_CONDITION, f"abort condition: {result.reason}")
 

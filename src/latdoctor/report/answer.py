@@ -245,14 +245,22 @@ def _at(diagnosis: Diagnosis) -> str:
     """The option that names the target to change: its address, or the name it has in the configuration."""
     read = {row.collector for row in diagnosis.coverage if row.status in ("read", "partly")}
     if not read & {"prometheus", "promql"}:  # files name no server that could be changed
-        return "--server URL"
+        return f"--server URL{_slo_option(diagnosis)}"
     name = diagnosis.target.partition(" ")[0]
     if "promql" in read and "prometheus" not in read:  # then it is the address of a Prometheus
         places = [subject.rpartition("@")[2] for cause in diagnosis.causes if cause.named for subject in cause.subjects]
         name = next((place for place in places if _ADDRESS.fullmatch(place)), ".")
     if _ADDRESS.fullmatch(name):
-        return f"--server http://{name}"
-    return "--server URL" if "." in name or "/" in name else f"--target {name}"
+        return f"--server http://{name}{_slo_option(diagnosis)}"
+    return f"--server URL{_slo_option(diagnosis)}" if "." in name or "/" in name else f"--target {name}"
+
+
+def _slo_option(diagnosis: Diagnosis) -> str:
+    """The objective of the diagnosis, which a fix is held against; a configured target has its own."""
+    limit = diagnosis.slo_p99
+    if not limit:
+        return ""
+    return f" --slo {limit * 1000:g}ms" if limit < 1 else f" --slo {limit:g}s"
 
 
 def _leading_sentences(text: str, most: int) -> str:
