@@ -16,7 +16,7 @@ from latdoctor.incident.events import AlertsReceived
 from latdoctor.incident.http_connection import MAX_HEAD
 from latdoctor.incident.webhook_request import Access
 from latdoctor.journal.entry import JournalError
-from tests.incident.webhook_client import PATIENCE, Answer, Desk, ask, listening, raw
+from tests.incident.webhook_client import GOOD, PATIENCE, Answer, Desk, ask, listening, raw
 
 
 def test_a_notification_is_taken_in() -> None:
@@ -79,10 +79,24 @@ def test_malformed_notification_is_reported_to_both_sides() -> None:
     with listening() as desk:
         answer = ask(desk, body=b'{"version": "4", "groupKey": "k", "alerts": [{"status": "\x1b[31m"}]}')
         assert answer.status == 400
-        assert len(desk.said) == 1
         answer = ask(desk, body=b'{"version": "4", "groupKey": "k", "alerts": [{"status": "loud"}]}')
         assert (answer.status, "$.alerts[0].status" in answer.text) == (400, True)
-        assert "127.0.0.1" in desk.said[1]
+    (line,) = desk.said
+    assert "127.0.0.1" in line
+
+
+def test_malformed_notifications_do_not_flood_the_log() -> None:
+    with listening() as desk:
+        for _ in range(5):
+            assert ask(desk, body=b"{}").status == 400
+    assert len(desk.said) == 1
+
+
+@pytest.mark.parametrize(("length", "status"), [(15_000, b"200"), (20_000, b"431")])
+def test_a_head_has_16_kb_however_it_is_cut(length: int, status: bytes) -> None:
+    head = HEAD + b"X-Filler: " + b"a" * length + b"\r\nContent-Length: %d\r\n\r\n" % len(GOOD)
+    with listening() as desk:
+        assert raw(desk, head + GOOD).startswith(b"HTTP/1.1 " + status)
 
 
 def test_what_cannot_be_journaled_is_to_be_sent_again() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 import ssl
 import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from latdoctor.cli.listen_access import AccessOptions, access_of
 from latdoctor.errors import UsageError
-from latdoctor.http.server_tls import server_context
+from latdoctor.http.server_tls import server_tls
 from latdoctor.incident.webhook_request import Access
 from tests.incident.test_webhook_slow_clients import MANY, slow_clients
 from tests.incident.webhook_client import GOOD, PATIENCE, Desk, answered, connect, listening
@@ -46,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def mutual(folder: Path, token: str = "") -> Access:
-    return Access(token, tls=server_context(folder / "server.pem", folder / "server.key", folder / "ca.pem"))
+    return Access(token, tls=server_tls(folder / "server.pem", folder / "server.key", folder / "ca.pem"))
 
 
 def post(desk: Desk, folder: Path, certificate: str = "", token: str = "") -> int:
@@ -89,6 +91,28 @@ def test_certificate_does_not_replace_a_required_token(folder: Path) -> None:
         assert post(desk, folder, "client", "Bearer t0ken") == 200
 
 
+def test_certificate_is_replaced_while_it_listens(folder: Path, tmp_path: Path) -> None:
+    """As soon as certificate and key fit each other; the former one goes on until then."""
+    for suffix in ("pem", "key"):
+        shutil.copy(folder / f"server.{suffix}", tmp_path / f"now.{suffix}")
+    access = Access(tls=server_tls(tmp_path / "now.pem", tmp_path / "now.key", None))
+    with listening(access) as desk:
+        place = urlsplit(desk.url)
+
+        def served() -> str:
+            return ssl.get_server_certificate((place.hostname or "", place.port or 0))
+
+        first = served()
+        assert served() == first
+        shutil.copy(folder / "client.key", tmp_path / "now.key")
+        assert served() == first
+        (line,) = desk.said
+        assert "goes on with the former certificate" in line
+        shutil.copy(folder / "client.pem", tmp_path / "now.pem")
+        assert served() != first
+        assert post(desk, folder) == 200
+
+
 def test_handshakes_that_never_end_keep_no_alert_out(folder: Path) -> None:
     hello = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"  # the beginning of one
     with listening(mutual(folder)) as desk, slow_clients(desk, hello) as slow:
@@ -122,7 +146,7 @@ Files = tuple[str, str, str]
 def test_unusable_files_are_reported(folder: Path, files: Files, message: str) -> None:
     named: Callable[[str], Path | None] = lambda name: folder / name if name else None  # noqa: E731
     with pytest.raises(UsageError, match=message):
-        server_context(*map(named, files))
+        server_tls(*map(named, files))
 
 
 def test_client_certificates_open_other_interfaces_without_a_token(folder: Path) -> None:
@@ -135,4 +159,4 @@ def test_client_certificates_open_other_interfaces_without_a_token(folder: Path)
 
 
 def test_without_a_certificate_there_is_no_tls() -> None:
-    assert server_context(None, None, None) is None
+    assert server_tls(None, None, None) is None

@@ -434,3 +434,22 @@ def test_verify_needs_longer_where_less_was_observed() -> None:
     alone, later = Schedule.of_run(verify, {}, 5.0)
     assert (alone.hold, later.hold, alone.looks) == (120.0, 120.0, 0)
     assert later.error < ERROR
+
+
+RENAMED = {
+    "the place is called otherwise": ({"replica/0@10.0.0.1:8002"}, {"replica/0@chat:8002"}, "replica/0@chat:8002"),
+    "it has no place there": ({"replica/0"}, {"replica/0@chat:8002"}, "replica/0@chat:8002"),
+    "the same": ({"replica/0@chat:8002"}, {"replica/0@chat:8002"}, "replica/0@chat:8002"),
+    "another replica": ({"replica/1@10.0.0.1:8002"}, {"replica/0@chat:8002"}, "replica/1@10.0.0.1:8002"),
+    "one of two then": ({"replica/0@a:1", "replica/0@b:1"}, {"replica/0@chat:8002"}, "replica/0@a:1"),
+    "one of two now": ({"replica/0@a:1"}, {"replica/0@chat:8002", "replica/0@chat:8003"}, "replica/0@a:1"),
+}
+
+
+@pytest.mark.parametrize(("then", "now", "name"), RENAMED.values(), ids=RENAMED.keys())
+def test_history_is_that_of_the_subject_on_the_page(then: set[str], now: set[str], name: str) -> None:
+    past = History(5.0, {("latency.p99", subject): (1.0, 2.0) for subject in sorted(then)}, "prometheus:9090")
+    renamed = past.named_as(("latency.p99", subject) for subject in now)
+    assert ("latency.p99", name) in renamed.values
+    assert len(renamed.values) == len(then)
+    assert (renamed.step, renamed.source) == (past.step, past.source)

@@ -14,7 +14,7 @@ from latdoctor.collectors.promql.client import authorization
 from latdoctor.errors import UsageError
 from latdoctor.http.cross_site import HostNames
 from latdoctor.http.safe_address import is_loopback
-from latdoctor.http.server_tls import server_context
+from latdoctor.http.server_tls import server_tls
 from latdoctor.incident.webhook_request import Access
 from latdoctor.sanitize import clean
 
@@ -100,7 +100,7 @@ def access_of(host: str, request: AccessOptions) -> Access:
     warn_if_readable(request.auth_file, AUTH_FILE)
     warn_if_readable(request.tls_key)
     secret = authorization(request.auth_file, os.environ, AUTH, AUTH_FILE, bare=True)
-    tls = server_context(request.tls_cert, request.tls_key, request.client_ca)
+    tls = server_tls(request.tls_cert, request.tls_key, request.client_ca)
     access = Access(secret, HostNames.of(host, request.host_names), tls)
     if not is_loopback(host) and not access.requires_credentials:
         raise UsageError(

@@ -9,17 +9,56 @@ from latdoctor.errors import UsageError
 from latdoctor.sanitize import clean
 
 
-def server_context(
-    certificate: Path | None, key: Path | None, client_authorities: Path | None
-) -> ssl.SSLContext | None:
-    """TLS 1.2 or later; None without a certificate. With `client_authorities` a client certificate is required.
+class ServerTls:
+    """TLS 1.2 or later by files that may be replaced while the server runs. For one thread."""
 
-    Raises UsageError for a missing option or an unusable file.
-    """
+    def __init__(self, certificate: Path, key: Path, client_authorities: Path | None) -> None:
+        """With `client_authorities` a client certificate is required. Raises UsageError for an unusable file."""
+        self._files = (certificate, key, client_authorities)
+        self._versions = self._current_versions()
+        self.context = _context(*self._files)
+
+    @property
+    def requires_certificate(self) -> bool:
+        return self.context.verify_mode is ssl.CERT_REQUIRED
+
+    def refresh(self) -> str:
+        """Load the files if one of them was replaced. Why that failed, and the former ones stay; empty otherwise."""
+        versions = self._current_versions()
+        if versions == self._versions:
+            return ""
+        try:
+            self.context = _context(*self._files)
+        except UsageError as error:  # such as a certificate whose key is yet to be replaced
+            return str(error)
+        finally:
+            self._versions = versions
+        return ""
+
+    def _current_versions(self) -> tuple[tuple[int, int, int] | None, ...]:
+        return tuple(_version(file) for file in self._files if file is not None)
+
+
+def server_tls(certificate: Path | None, key: Path | None, client_authorities: Path | None) -> ServerTls | None:
+    """None without a certificate. Raises UsageError for a missing option or an unusable file."""
     if certificate is None or key is None:
         if certificate or key or client_authorities:
             raise UsageError("TLS needs a certificate and its key", where="--tls-cert, --tls-key")
         return None
+    return ServerTls(certificate, key, client_authorities)
+
+
+def _version(file: Path) -> tuple[int, int, int] | None:
+    """What tells a file from the one that replaces it; None where there is none."""
+    try:
+        found = file.stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def _context(certificate: Path, key: Path, client_authorities: Path | None) -> ssl.SSLContext:
+    """Raises UsageError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -29,6 +29,7 @@ class HttpConnection:
         self._writer = writer
         self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         self._request: h11.Request | None = None
+        self._received = 0  # bytes
 
     @classmethod
     async def opened(cls, client: socket.socket, tls: ssl.SSLContext | None, handshake_seconds: float) -> Self:
@@ -95,7 +96,11 @@ class HttpConnection:
         while (event := self._http.next_event()) is h11.NEED_DATA:
             if self._http.they_are_waiting_for_100_continue:
                 self._send(h11.InformationalResponse(status_code=100, headers=[]))
-            self._http.receive_data(await self._reader.read(_READ))
+            # h11 limits only a head that is incomplete: no more than that is read before the request is known.
+            most = _READ if self._request is not None else max(1, MAX_HEAD - self._received)
+            content = await self._reader.read(most)
+            self._received += len(content)
+            self._http.receive_data(content)
         return event
 
     def _send(self, event: h11.Event) -> None:

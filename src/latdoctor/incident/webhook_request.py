@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -13,6 +12,7 @@ from typing import Final
 import h11
 
 from latdoctor.http.cross_site import JSON, CrossSite, HostNames, cross_site, is_json
+from latdoctor.http.server_tls import ServerTls
 from latdoctor.incident.alertmanager import MAX_BYTES
 from latdoctor.sanitize import clean
 
@@ -27,11 +27,11 @@ class Access:
 
     authorization: str = field(default="", repr=False)
     hosts: HostNames = field(default_factory=HostNames)
-    tls: ssl.SSLContext | None = None
+    tls: ServerTls | None = None
 
     @property
     def requires_credentials(self) -> bool:
-        by_certificate = self.tls is not None and self.tls.verify_mode is ssl.CERT_REQUIRED
+        by_certificate = self.tls is not None and self.tls.requires_certificate
         return bool(self.authorization) or by_certificate
 
 

@@ -202,7 +202,7 @@ class _Server:
     async def _opened(self, client: _Client) -> HttpConnection:
         client.opened = True
         try:
-            client.connection = await HttpConnection.opened(client.socket, self._access.tls, HEAD_SECONDS)
+            client.connection = await HttpConnection.opened(client.socket, self._tls_context(), HEAD_SECONDS)
         except ssl.SSLError as error:
             reason = clean(str(error.reason or "handshake failed"), 100).replace("_", " ").lower()
             what = f"refused a TLS connection from {client.address}: {reason}"
@@ -210,15 +210,18 @@ class _Server:
             raise
         return client.connection
 
+    def _tls_context(self) -> ssl.SSLContext | None:
+        tls = self._access.tls
+        if tls is None:
+            return None
+        if problem := tls.refresh():
+            self._report("tls-files", f"goes on with the former certificate: {problem}", "correct the files")
+        return tls.context
+
     async def _answer(self, client: _Client, connection: HttpConnection, request: h11.Request) -> Response:
         admitted = admission(request, self._access)
         if isinstance(admitted, Response):
-            if admitted.logged:
-                what = (
-                    f"refused ({admitted.status.value}) a request from {clean(client.address, 60)}: {admitted.logged}"
-                )
-                self._report(str(admitted.status.value), what, admitted.next_step)
-            return admitted
+            return self._reported(admitted, client)
         if not await self._has_body_place(client):
             return Response(HTTPStatus.SERVICE_UNAVAILABLE, "too many notifications at once", (("Retry-After", "1"),))
         try:
@@ -231,7 +234,14 @@ class _Server:
                 HTTPStatus.SERVICE_UNAVAILABLE, f"the body took more than {BODY_SECONDS:g} s: send it again"
             )
         self._bodies.keep(client)
-        return await self._loop.run_in_executor(self._workers, self._taken, content, client.address)
+        return self._reported(await self._loop.run_in_executor(self._workers, self._taken, content), client)
+
+    def _reported(self, response: Response, client: _Client) -> Response:
+        """The response, after a log line where it refuses something: one for each kind and minute."""
+        if response.logged:
+            what = f"refused ({response.status.value}) a request from {clean(client.address, 60)}: {response.logged}"
+            self._report(str(response.status.value), what, response.next_step)
+        return response
 
     async def _has_body_place(self, client: _Client) -> bool:
         """Move the connection to the places for bodies. There it can be evicted only where none needs credentials."""
@@ -251,16 +261,20 @@ class _Server:
                         return True
         return False
 
-    def _taken(self, content: bytes, sender: str) -> Response:
+    def _taken(self, content: bytes) -> Response:
         """Journal a notification. Runs on a worker thread."""
         try:
             taken = self._receive(parse(content))
         except AlertError as error:
-            self._log(f"refused a request from {sender}: {error}")
-            return Response(HTTPStatus.BAD_REQUEST, str(error))
+            next_step = "send notifications of an Alertmanager (version 4)"
+            return Response(HTTPStatus.BAD_REQUEST, str(error), logged=str(error), next_step=next_step)
         except LatdoctorError as error:
-            self._log(f"not journaled: {error}")
-            return Response(HTTPStatus.SERVICE_UNAVAILABLE, "it could not be journaled: send it again")
+            return Response(
+                HTTPStatus.SERVICE_UNAVAILABLE,
+                "it could not be journaled: send it again",
+                logged=f"not journaled: {error.what}",
+                next_step=error.next_step or "see that the state folder can be written",
+            )
         return Response(HTTPStatus.OK, _summary(taken))
 
     def _report(self, kind: str, what: str, next_step: str) -> None:

@@ -28,9 +28,36 @@ class History(Struct, frozen=True):
         """How long it is: the longest of its signals."""
         return max(map(len, self.values.values()), default=0) * self.step
 
+    def named_as(self, shown: Iterable[tuple[str, str]]) -> History:
+        """With the subjects of what is shown now, where only the place (after the `@`) is called otherwise.
+
+        A Prometheus names a server by its target, samples by the address that was watched then. A signal is renamed
+        only where each side has one subject: another replica's past says nothing of this one.
+        """
+        now, then = _subjects(shown), _subjects(self.values)
+        found = {}
+        for (signal, subject), values in self.values.items():
+            current = now.get(signal, set())
+            name = next(iter(current), subject)
+            same = len(current) == len(then[signal]) == 1 and _own_name(name) == _own_name(subject)
+            found[signal, name if same else subject] = values
+        return History(self.step, found, self.source)
+
 
 # The history until now, in windows of at least so many seconds. Raises LatdoctorError where the source cannot be read.
 ReadHistory = Callable[[float], History]
+
+
+def _subjects(keys: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for signal, subject in keys:
+        found.setdefault(signal, set()).add(subject)
+    return found
+
+
+def _own_name(subject: str) -> str:
+    """The name of a subject without its place: `replica/0` of `replica/0@10.0.0.1:8002`."""
+    return subject.partition("@")[0]
 
 
 def no_history(_: float) -> History:

@@ -112,7 +112,7 @@ class RunObserver:
                 self._journal.append("before.longer", {"seconds": longer, "usual": usual})
                 self.window = length = longer
                 windows.clear()
-        self.history = self._context.history(length)
+        self.history = self._context.history(length).named_as(windows[-1].values)
         self._journal.append("before.history", {"seconds": self.history.seconds, "source": self.history.source})
         self.window = max(self.window, self.history.step)
         if not self.remembers:  # a level that falls by itself is none to compare with
