@@ -154,7 +154,11 @@ def change_of(playbook: Playbook, given: Mapping[str, str]) -> Change:
 
 
 def observed(server: Running, load: Load, count: int, at: float) -> Observation:
-    pages = [page(server), load(server, count)]
+    return seen([page(server), load(server, count)], at)
+
+
+def seen(pages: list[bytes], at: float) -> Observation:
+    """What the first and the last page of a window show of one server."""
     scrapes = [
         ScrapedPage(parse(text, f"{n}"), f"page-{n}", at + WINDOW * number)
         for number, (n, text) in enumerate(zip("ab", pages, strict=True))

@@ -190,3 +190,12 @@ def test_without_a_run_no_run_is_shown() -> None:
     console, out = shown()
     remediation.results([of_result(Result("", Outcome.FAILED, "no answer"))], console)
     assert "Next    latdoctor runs list" in out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("playbook", "noted"), [("app.governance.retry-budget", True), ("app.batching.token-budget", False)]
+)
+def test_plan_says_beforehand_where_retries_that_are_not_counted_leave_it_open(playbook: str, noted: bool) -> None:
+    console, out = shown()
+    remediation.plans([planned(playbook)], console)
+    assert ("does not count its retries" in " ".join(out.getvalue().split())) is noted

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
+from latdoctor.conditions.ast import signals_of
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.remediation.change import Change, Field, Undo, Value
 from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
@@ -249,6 +250,11 @@ def _terms(planned: Planned) -> Iterator[Line]:
     yield from labelled("Undo", undo, style="bold red" if Undo.IRREVERSIBLE in {c.undo for c in plan.changes} else "")
 
 
+# The same load is one of first requests where retries are meant to go.
+_WITHOUT_RETRIES = "arrival.first_rate"
+_RETRIES = "a server that does not count its retries shows the end of them as less load: the run is inconclusive then"
+
+
 def verification_lines(playbook: Playbook) -> Iterator[Line]:
     """The preconditions of a run, how it is verified, and what aborts it."""
     verify = playbook.verify
@@ -263,6 +269,8 @@ def verification_lines(playbook: Playbook) -> Iterator[Line]:
         proof.append(plain_condition(verify.load))
     held = f"for {verify.hold:g} s in {verify.within:g} s; else {PENDING / 60:g} min pending, or undone"
     yield from labelled("Verify", f"{', '.join(proof)}; {held}", most=3)
+    if verify.load is not None and _WITHOUT_RETRIES in signals_of(verify.load):
+        yield from labelled("Note", _RETRIES, Rank.CHANGE, 2)
     for condition in verify.abort:
         yield from labelled("Abort", f"{plain_condition(condition)}: rolled back at once", Rank.CHANGE, 1)
 
