@@ -269,15 +269,8 @@ def resolve_request(sources: SourceOptions, need: BaselineNeed = BaselineNeed.RE
     if sources.window and not (live or request.past):
         step = "leave it out; --since and --until select a part of a log"
         raise UsageError("needs a live source; files are read as a whole", where="--window", next_step=step)
-    return ResolvedRequest(
-        request,
-        context,
-        baseline,
-        () if notice else named_sources(request, nvml=bool(sources.nvml)),
-        notice,
-        services,
-        baseline_file,
-    )
+    named = () if notice else named_sources(request, nvml=bool(sources.nvml))
+    return ResolvedRequest(request, context, baseline, named, notice, services, baseline_file)
 
 
 def check_no_sources_beside(bundle: Path | None, sources: SourceOptions) -> None:
