@@ -43,7 +43,7 @@ class Sources(Struct, frozen=True):
 class Prover(Struct, frozen=True):
     """Entry `proof.prover`: the process that goes on with a proof. `started` in clock ticks after boot.
 
-    Whoever removes the file of a lock does not end its holder, so that the lock alone does not exclude a second one.
+    Removing the file of a lock does not end its holder, so that the lock alone does not exclude a second process.
     """
 
     pid: int
