@@ -61,7 +61,8 @@ def service(api: ClusterApi, kubeconfig: Path) -> Iterator[DeployedService]:
         replicas=LEAST,
         image="lab/workload:1",
         command=(sys.executable, "-S", str(WORKLOAD), f"seconds={SECONDS}"),
-        drain_seconds=5 + SECONDS,  # far more than the router takes to notice, on a busy machine too
+        drain_seconds=5 + 10 * SECONDS,  # far more than the router takes to notice, on a busy machine too
+        grace_seconds=60,
     )
     with DeployedService(api, kubeconfig, spec) as one:
         yield one

@@ -23,6 +23,7 @@ from latdoctor.remediation.target import TargetKind
 from latdoctor.sanitize import clean
 
 VERIFIED, ROLLED_BACK = 0, 3  # exit codes of `latdoctor remediate`
+_REFUSED = (1, 2, 5)  # nothing was changed, a parameter is missing, a guard refuses
 MOST_SECONDS = 300.0
 _STAMP = Stamp("bench", "")
 
@@ -48,14 +49,21 @@ class _Result(Struct, frozen=True):
 
 
 def remediate(bundle: Path, rules: RuleSet, sources: Sequence[str]) -> ClusterRemediation | None:
-    """Run the playbook that the diagnosis of `bundle` leads to; None: it leads to none.
+    """Run the playbooks that the diagnosis of `bundle` leads to until one is not refused; None: it leads to none.
 
-    `sources`: options of the command line. Raises BundleError, and OperationError where it does not end.
+    `sources`: options of the command line. Raises BundleError, and OperationError where one does not end.
     """
     with opened(bundle) as one:
-        playbook = _playbook(diagnose(case(one, *seen(one)), rules, _STAMP))
-    if not playbook:
-        return None
+        playbooks = _playbooks(diagnose(case(one, *seen(one)), rules, _STAMP))
+    result = None
+    for playbook in playbooks:
+        result = _run(playbook, sources)
+        if result.exit_code not in _REFUSED:
+            break
+    return result
+
+
+def _run(playbook: str, sources: Sequence[str]) -> ClusterRemediation:
     command = [sys.executable, "-m", "latdoctor", "remediate", "--playbook", playbook, *sources]
     with tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
         try:
@@ -72,11 +80,11 @@ def remediate(bundle: Path, rules: RuleSet, sources: Sequence[str]) -> ClusterRe
     return ClusterRemediation(playbook, done.returncode, _reason(done.stdout, done.stderr))
 
 
-def _playbook(diagnosis: Diagnosis) -> str:
-    """The first playbook of a named cause that changes objects of a cluster; empty: there is none."""
+def _playbooks(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The playbooks of named causes that change objects of a cluster."""
     library = shipped_playbooks()
-    named = (playbook for cause in diagnosis.causes if cause.named for playbook in cause.playbooks)
-    return next((one for one in named if TargetKind.KUBERNETES in library.find(one).targets), "")
+    named = dict.fromkeys(playbook for cause in diagnosis.causes if cause.named for playbook in cause.playbooks)
+    return tuple(one for one in named if TargetKind.KUBERNETES in library.find(one).targets)
 
 
 def _reason(output: str, errors: str) -> str:

@@ -146,6 +146,7 @@ class _RunInProgress:
                 since = time.time()
                 self.log(f"  {spec.title}")
                 with ExitStack() as undo:
+                    undo.callback(_uncordon_all, self.api)
                     spec.begin(FaultSite(self.api, service), undo)
                     _until(since + spec.settle)
                     _collect(self._sources(deployed), bundle)
@@ -181,6 +182,13 @@ class _RunInProgress:
             *("--kube", f"{spec.namespace}/{spec.name}", "--kubeconfig", str(self.kubeconfig)),
             *("--server", f"{deployed.router}/metrics", "--slo", f"{SLO * 1000:g}ms"),
         )
+
+
+def _uncordon_all(api: ClusterApi) -> None:
+    """What a playbook has cordoned is there for the next run."""
+    for node in api.get("/api/v1/nodes")["items"]:
+        if node["spec"].get("unschedulable"):
+            api.patch(f"/api/v1/nodes/{node['metadata']['name']}", {"spec": {"unschedulable": None}})
 
 
 def _plan(spec: ClusterRunSpec) -> LoadPlan:
