@@ -36,7 +36,7 @@ def test_playbooks_are_run_until_one_is_not_refused(
     monkeypatch.setattr(cluster_remediation, "seen", lambda _: ())
     monkeypatch.setattr(cluster_remediation, "case", lambda *_: None)
     monkeypatch.setattr(cluster_remediation, "diagnose", lambda *_: None)
-    monkeypatch.setattr(cluster_remediation, "_playbooks", lambda _: tuple(codes))
+    monkeypatch.setattr(cluster_remediation, "_playbooks", lambda _: dict.fromkeys(codes, ()))
     monkeypatch.setattr(cluster_remediation, "_run", run)
     found = remediate(Path("unused"), shipped(), ())
     assert (None if found is None else (found.playbook, found.exit_code)) == kept

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -25,6 +26,7 @@ from latdoctor.sanitize import clean
 VERIFIED, ROLLED_BACK = 0, 3  # exit codes of `latdoctor remediate`
 _REFUSED = (1, 2, 5)  # nothing was changed, a parameter is missing, a guard refuses
 MOST_SECONDS = 300.0
+_NODE = re.compile(r"node/([^@]+)")
 _STAMP = Stamp("bench", "")
 
 
@@ -48,6 +50,12 @@ class _Result(Struct, frozen=True):
     reason: str = ""
 
 
+class _Results(Struct, frozen=True):
+    """What `latdoctor remediate -o json` prints."""
+
+    results: tuple[_Result, ...]
+
+
 def remediate(bundle: Path, rules: RuleSet, sources: Sequence[str]) -> ClusterRemediation | None:
     """Run the playbooks that the diagnosis of `bundle` leads to until one is not refused; None: it leads to none.
 
@@ -56,15 +64,15 @@ def remediate(bundle: Path, rules: RuleSet, sources: Sequence[str]) -> ClusterRe
     with opened(bundle) as one:
         playbooks = _playbooks(diagnose(case(one, *seen(one)), rules, _STAMP))
     result = None
-    for playbook in playbooks:
-        result = _run(playbook, sources)
+    for playbook, settings in playbooks.items():
+        result = _run(playbook, (*settings, *sources))
         if result.exit_code not in _REFUSED:
             break
     return result
 
 
-def _run(playbook: str, sources: Sequence[str]) -> ClusterRemediation:
-    command = [sys.executable, "-m", "latdoctor", "remediate", "--playbook", playbook, *sources]
+def _run(playbook: str, options: Sequence[str]) -> ClusterRemediation:
+    command = [sys.executable, "-m", "latdoctor", "remediate", "--playbook", playbook, *options]
     with tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
         try:
             done = subprocess.run(  # noqa: S603  # our own interpreter and module
@@ -80,18 +88,23 @@ def _run(playbook: str, sources: Sequence[str]) -> ClusterRemediation:
     return ClusterRemediation(playbook, done.returncode, _reason(done.stdout, done.stderr))
 
 
-def _playbooks(diagnosis: Diagnosis) -> tuple[str, ...]:
-    """The playbooks of named causes that change objects of a cluster."""
-    library = shipped_playbooks()
-    named = dict.fromkeys(playbook for cause in diagnosis.causes if cause.named for playbook in cause.playbooks)
-    return tuple(one for one in named if TargetKind.KUBERNETES in library.find(one).targets)
+def _playbooks(diagnosis: Diagnosis) -> dict[str, tuple[str, ...]]:
+    """The playbooks of named causes that change objects of a cluster, each with the node that the cause names."""
+    library, found = shipped_playbooks(), {}
+    for cause in diagnosis.causes:
+        node = next((match[1] for subject in cause.subjects if (match := _NODE.match(subject))), "")
+        for name in cause.playbooks if cause.named else ():
+            playbook = library.find(name)
+            if TargetKind.KUBERNETES in playbook.targets:
+                needs_node = any(parameter.name == "node" for parameter in playbook.parameters)
+                found[name] = ("--set", f"node={node}") if needs_node and node else ()
+    return found
 
 
 def _reason(output: str, errors: str) -> str:
-    """The reason in the result; without one the last line of the errors."""
+    """The reason in the result; without a result the error."""
     try:
-        results = msgspec.json.decode(output, type=list[_Result] | _Result)
+        results = msgspec.json.decode(output, type=_Results).results
     except msgspec.MsgspecError:
-        return clean(errors.strip().rpartition("\n")[2], 300)
-    found = results if isinstance(results, list) else [results]
-    return clean("; ".join(one.reason for one in found if one.reason), 300)
+        return clean(errors.strip().partition("\n")[0], 300)
+    return clean("; ".join(one.reason for one in results if one.reason), 300)
