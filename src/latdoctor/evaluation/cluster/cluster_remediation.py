@@ -90,7 +90,8 @@ def _run(playbook: str, options: Sequence[str]) -> ClusterRemediation:
 
 def _playbooks(diagnosis: Diagnosis) -> dict[str, tuple[str, ...]]:
     """The playbooks of named causes that change objects of a cluster, each with the node that the cause names."""
-    library, found = shipped_playbooks(), {}
+    library = shipped_playbooks()
+    found: dict[str, tuple[str, ...]] = {}
     for cause in diagnosis.causes:
         node = next((match[1] for subject in cause.subjects if (match := _NODE.match(subject))), "")
         for name in cause.playbooks if cause.named else ():
