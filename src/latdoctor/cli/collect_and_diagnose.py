@@ -45,7 +45,7 @@ def collect_evidence(sources: SourceOptions, need: BaselineNeed = BaselineNeed.R
     if resolved.notice:
         notice_console().print(resolved.notice)
     request = resolved.request
-    live = bool(request.servers or request.nvml or request.host)
+    live = bool(request.servers or request.nvml or request.host or request.kubernetes)
     if request.servers and len(resolved.named) == len(request.servers):
         request = replace(request, leader="prometheus")  # this machine is sampled only because of its servers
     what = f"observing for {request.window:g} s" if live else "reading"

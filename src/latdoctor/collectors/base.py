@@ -74,6 +74,7 @@ class CollectRequest:
     """The sources to read. Times in seconds. `nvml` and `host` read this machine."""
 
     servers: tuple[str, ...] = ()  # base URLs or metrics URLs, scraped over the window
+    found_servers: tuple[str, ...] = ()  # the same, found and not named: one that never answers is no outage
     metrics: tuple[Path, ...] = ()  # saved pages; two are the first and the last page of one server
     traces: tuple[Path, ...] = ()
     nsight: tuple[Path, ...] = ()  # Nsight Systems exports, tables of nsys stats and nvprof
@@ -92,6 +93,11 @@ class CollectRequest:
     window: float = 10.0
     timeout: float = 5.0  # for one response of one source
     leader: str = ""  # a collector's name: if it reads nothing, the others are stopped instead of taking their window
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """All metrics pages to scrape."""
+        return (*self.servers, *self.found_servers)
 
 
 class Clock(Protocol):

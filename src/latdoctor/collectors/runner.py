@@ -63,18 +63,24 @@ def collect_bundle(
 ) -> Bundle:
     """Collect everything in `request`. `waiting` gets the titles of the running collectors a few times a second."""
     started = clock.now()
+    gaps: tuple[Gap, ...] = ()
+    if request.kubernetes is not None:
+        from latdoctor.collectors.kubernetes.pod_pages import with_pages, without_ended_pods
+
+        request, gaps = with_pages(request)
     readings = [_start(collector, request, clock) for collector in collectors if collector.is_requested(request)]
     _wait(readings, request, waiting)
     stopped = _leader_failed(readings, request)
     parts = [_outcome(reading, request, stopped=stopped) for reading in readings]
     artifacts = tuple(artifact for part in parts for artifact in part.artifacts)
-    return Bundle(
+    bundle = Bundle(
         context=context,
         window=_window(artifacts, started),
         artifacts=artifacts,
-        gaps=tuple(gap for part in parts for gap in part.gaps),
+        gaps=(*(gap for part in parts for gap in part.gaps), *gaps),
         baseline=baseline,
     )
+    return without_ended_pods(bundle, request) if request.found_servers else bundle
 
 
 def _wait(

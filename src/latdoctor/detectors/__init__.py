@@ -43,6 +43,7 @@ from latdoctor.detectors.pipeline_steps import pipeline_steps
 from latdoctor.detectors.quantiles import quantiles
 from latdoctor.detectors.queue_bound import queue_bounds
 from latdoctor.detectors.replica_outliers import compare_replicas
+from latdoctor.detectors.revision_means import revision_means
 from latdoctor.detectors.running_ceiling import running_ceilings
 from latdoctor.detectors.standstill import standstill
 from latdoctor.detectors.tail_attribution import tail_shares
@@ -69,6 +70,7 @@ DETECTORS: tuple[Detector, ...] = (
     running_ceilings,
     held_requests,
     version_means,
+    revision_means,
     past_levels,
     pipeline_steps,
     queue_bounds,

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -147,6 +148,26 @@ def test_a_login_that_no_request_gets_past_is_one_gap(tmp_path: Path, reply: Rep
     assert "pod.ready" in gap.signals
 
 
+@pytest.mark.parametrize("item", [1, None, "x", {}, {"metadata": []}, {"metadata": {"name": "a"}, "status": 3}])
+@pytest.mark.parametrize("part", ["pods", "events", "nodes", "replicasets", "resourcequotas"])
+def test_objects_of_another_shape_are_a_gap(tmp_path: Path, part: str, item: object) -> None:
+    bundle = observed(lambda path: as_json({"items": [item]}) if f"/{part}?" in path else None, tmp_path)
+    diagnosis = diagnosis_of(bundle)
+    assert diagnosis.verdict.level == "inconclusive"
+
+
+@pytest.mark.parametrize(
+    "item", [b"1", b"{}", b'{"metadata": []}', b'{"metadata": {"name": 1}, "spec": "x", "status": []}']
+)
+@pytest.mark.parametrize("part", ["pods", "events", "deployments", "replicasets", "controllerrevisions"])
+def test_a_damaged_artifact_is_a_gap(tmp_path: Path, part: str, item: bytes) -> None:
+    bundle = observed(lambda path: None, tmp_path)
+    (scope, *_) = bundle.artifacts
+    damaged = replace(scope, name=f"{part}.json", source=f"prod/chat/{part}", content=b'{"items": [' + item + b"]}")
+    diagnosis = diagnosis_of(replace(bundle, artifacts=(scope, damaged)))
+    assert diagnosis.verdict.level == "inconclusive"
+
+
 def test_an_api_server_that_is_down_is_one_gap(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # and does not listen
@@ -174,8 +195,8 @@ def test_an_overloaded_server_is_asked_once_more(tmp_path: Path) -> None:
     asked: list[str] = []
 
     def busy_at_first(path: str) -> Reply | None:
-        asked.extend([path] if "/pods?" in path else [])
-        return as_json({"message": "later"}, 429) if "/pods?" in path and len(asked) == 1 else None
+        asked.extend([path] if "/resourcequotas?" in path else [])
+        return as_json({"message": "later"}, 429) if "/resourcequotas?" in path and len(asked) == 1 else None
 
     assert observed(busy_at_first, tmp_path).gaps == ()
     assert len(asked) == 2

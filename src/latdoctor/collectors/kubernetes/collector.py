@@ -26,7 +26,7 @@ from latdoctor.collectors.kubernetes import NAME, accelerators, provided_signals
 from latdoctor.collectors.kubernetes.api_reads import ApiReader, Object, groups_of
 from latdoctor.collectors.kubernetes.failed_reads import gap_of, is_fatal
 from latdoctor.collectors.kubernetes.found_workload import find
-from latdoctor.collectors.kubernetes.live_evidence import SCOPE, Scope, parse
+from latdoctor.collectors.kubernetes.live_evidence import MALFORMED, SCOPE, Scope, parse
 from latdoctor.collectors.kubernetes.workload_name import WorkloadName, parse_workload
 from latdoctor.collectors.kubernetes.workload_objects import read_objects
 from latdoctor.errors import OperationError
@@ -55,6 +55,9 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
         return _nothing(clean(error.what, 300), f"{error.next_step}{listed}", GapCode.NOT_MATCHED)
     try:
         return _workloads(api, wanted, request.timeout, clock)
+    except MALFORMED as error:
+        reason = f"the API server {api.address} sent an object of another shape: {clean(repr(error), 100)}"
+        return _nothing(reason, "check that it is an API server of Kubernetes", GapCode.UNREADABLE)
     finally:
         api.close()
 

@@ -49,7 +49,7 @@ class _Candidates:
     """What the kinds that may have the name answered."""
 
     objects: dict[str, Object] = field(default_factory=dict)
-    errors: dict[Read, ApiError] = field(default_factory=dict)
+    errors: list[tuple[Read, ApiError]] = field(default_factory=list)
 
 
 def find(reader: ApiReader, name: WorkloadName, place: str) -> Search:
@@ -70,12 +70,12 @@ def find(reader: ApiReader, name: WorkloadName, place: str) -> Search:
         if isinstance(answer, Objects):
             found.objects[kind] = answer.found[0]
         elif answer.status != NOT_FOUND:
-            found.errors[read] = answer
+            found.errors.append((read, answer))
     if found.objects:
         kind = next(iter(found.objects))
         return Search(_workload(reader, name, kind, found.objects[kind]), gaps)
     if found.errors:
-        failed = (gap_of(error, read, _everything()) for read, error in found.errors.items())
+        failed = (gap_of(error, read, _everything()) for read, error in found.errors)
         return Search(None, (*gaps, *failed))
     return Search(None, (*gaps, _not_found(reader, name, kinds)))
 

@@ -13,12 +13,16 @@ from latdoctor.collectors.documents.kubernetes.objects import read_object
 from latdoctor.collectors.documents.kubernetes.rollouts import put_rollouts
 from latdoctor.collectors.documents.text_format import Section
 from latdoctor.collectors.kubernetes import NAME, accelerators
+from latdoctor.collectors.kubernetes.pod_page_address import page_of
 from latdoctor.collectors.kubernetes.present_state import present
+from latdoctor.collectors.prometheus.scrape import parse_target
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Evidence
+from latdoctor.evidence.model import Evidence, Subject
 
 SCOPE = "scope"
+# What an object of another shape than the API's raises: an artifact may be damaged, and a server no API server.
+MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
 NODE_EVENTS = "nodes' events"
 _MOST_BYTES = 256 << 20
 # What the control plane and the kubelet always report of a workload whose fault it is. Other events need extensions of
@@ -72,12 +76,21 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
                 lists[part] = artifact, msgspec.json.decode(artifact.read(_MOST_BYTES), type=_List).items
         except msgspec.MsgspecError as error:
             raise SourceError(f"is no list of objects: {error}", where=artifact.source) from error
-    now = max(artifact.taken_at for artifact in artifacts)
+    try:
+        found = _of_objects(lists, max(artifact.taken_at for artifact in artifacts), scope)
+    except MALFORMED as error:
+        raise SourceError(f"an object is damaged: {error!r}"[:200], where=artifacts[0].source) from error
+    free = _accelerators(offered, scope) if offered else Evidence()
+    return Evidence.merge([found, free, _searched(scope)])
+
+
+def _of_objects(lists: Mapping[str, tuple[Artifact, list[dict[str, Any]]]], now: float, scope: Scope) -> Evidence:
+    """Raises SourceError, and what an object of another shape than the API's raises."""
     shown = present({part: items for part, (_, items) in lists.items()}, now)
     parts = [_of_list(lists[part][0], items, scope) for part, items in shown.items()]
     rollouts = _rollouts(lists, shown, scope)
-    free = _accelerators(offered, scope) if offered else Evidence()
-    return Evidence.merge([*parts, rollouts, free, _searched(scope)])
+    pages = _pages(lists["pods"][0], shown["pods"], scope) if "pods" in lists else Evidence()
+    return Evidence.merge([*parts, rollouts, pages])
 
 
 def _of_list(artifact: Artifact, items: Sequence[Mapping[str, Any]], scope: Scope) -> Evidence:
@@ -114,6 +127,18 @@ def _accelerators(artifact: Artifact, scope: Scope) -> Evidence:
     except ValueError as error:
         raise SourceError(f"is damaged: {error}", where=artifact.source) from error
     return gathered.evidence()
+
+
+def _pages(artifact: Artifact, pods: Sequence[Mapping[str, Any]], scope: Scope) -> Evidence:
+    """That the server of a metrics page is a part of its Pod."""
+    gathered = _gathered(artifact, scope)
+    found = []
+    for one in pods:
+        metadata, spec = one["metadata"], one.get("spec") or {}
+        if page := page_of(one):
+            pod = gathered.pod(metadata.get("namespace", ""), metadata["name"], spec.get("nodeName") or "")
+            found.append(Subject(f"server/{parse_target(page).name}", pod))
+    return Evidence(subjects=tuple(found))
 
 
 def _searched(scope: Scope) -> Evidence:

@@ -17,7 +17,7 @@ from latdoctor.collectors.base import Clock, CollectRequest, CollectResult, code
 from latdoctor.collectors.prometheus.exposition import MAX_BYTES
 from latdoctor.dialects.metrics_page_model import MetricsPage
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Gap
+from latdoctor.evidence.model import Gap, Origin
 from latdoctor.gap_code import GapCode
 from latdoctor.http.failure import FailureCode, RequestFailure
 from latdoctor.http.safe_address import is_loopback, redact_url
@@ -155,6 +155,7 @@ class _WatchedServer:
     number: int
     target: ScrapeTarget
     collector: str
+    named: bool = True  # by the user
     pages: list[Artifact] = field(default_factory=list)
     failures: list[ScrapeResult] = field(default_factory=list)
     small: bool = True
@@ -173,7 +174,7 @@ class _WatchedServer:
         self.pages.append(Artifact(name, self.collector, group, self.target.display, at, answer.body))
 
     def kept(self) -> Sequence[Artifact]:
-        if not self.pages and self.failures and all(one.failure in _DOWN for one in self.failures):
+        if self.named and not self.pages and self.failures and all(one.failure in _DOWN for one in self.failures):
             return [self._outage()]
         if not (self.stopped and self.pages):
             return self.pages
@@ -196,12 +197,15 @@ def scrape_over_window(
     hidden: tuple[str, ...],
     one_page_is_enough: Callable[[Artifact], bool] = lambda page: False,
 ) -> CollectResult:
-    """Return the pages of `request.servers` as artifacts of `collector`, one group per server.
+    """Return the pages of `request.pages` as artifacts of `collector`, one group per server.
 
     A server without any page is a gap that hides the signals `hidden`. One that fails at the start is tried again only
     at the end; if all fail at the start, or one page of each is enough, the collection ends at once.
     """
-    watched, gaps = _targets(request.servers, collector, hidden)
+    watched, gaps = _targets(request.pages, collector, hidden)
+    found = {parse_target(url).url for url in request.found_servers}
+    for one in watched:
+        one.named = one.target.url not in found
     ticks = max(1, min(MAX_PAGES - 1, int(request.window))) if request.window > 0 else 0
     start = clock.now()
     for tick in range(ticks + 1):
@@ -227,6 +231,11 @@ def scrape_over_window(
 def is_last_before_outage(artifact: Artifact) -> bool:
     """Whether this is the last page of a server that stopped answering within the window."""
     return artifact.name.endswith(_STOPPED)
+
+
+def kept_open(artifact: Artifact) -> Artifact:
+    """The last page of a server that stopped answering, as that of one that was read to the end of the window."""
+    return replace(artifact, name=artifact.name.removesuffix(_STOPPED) + ".prom")
 
 
 def _targets(servers: Sequence[str], collector: str, hidden: tuple[str, ...]) -> tuple[list[_WatchedServer], list[Gap]]:
@@ -271,7 +280,7 @@ def _failures(one: _WatchedServer, collector: str, hidden: tuple[str, ...], star
     if one.stopped:
         since = f"its last page is from second {one.pages[-1].taken_at - start:.0f} of the window"
         reason = f"{one.target.display} stopped answering within the window: {since}, then it {last.why}"
-        yield Gap(collector, reason, hidden, None, _GONE, code=GapCode.STOPPED)
+        yield Gap(collector, reason, hidden, None, _GONE, Origin(one.kept()[-1].name), GapCode.STOPPED)
         return
     tried = len(one.pages) + len(one.failures)
     reason = f"{one.target.display}: {len(one.failures)} of {tried} scrapes failed: it {last.why}"

@@ -39,7 +39,7 @@ _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-A
 def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
     """Ask each server whose page answers; a page that does not answer is the gap of the metrics pages."""
     timeout = min(request.timeout, TIMEOUT)
-    targets = _targets(request.servers)
+    targets = _targets(request.pages)
     artifacts: list[Artifact] = []
     gaps: list[Gap] = []
     for number, (target, page) in enumerate(zip(targets, fetch(targets, timeout), strict=True), 1):

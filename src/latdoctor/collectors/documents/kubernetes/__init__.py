@@ -70,6 +70,7 @@ SIGNALS = frozenset(
         "pod.memory.used",
         "pod.pending",
         "pod.ready",
+        "pod.ready_age",
         "pod.restarts",
         "pod.revision",
         "pod.status",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from latdoctor.collectors.documents.kubernetes import containers
 from latdoctor.collectors.documents.kubernetes.containers import Ended
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
 from latdoctor.collectors.documents.kubernetes.quantities import moment
+from latdoctor.collectors.documents.kubernetes.schema import Condition
 from latdoctor.evidence.model import Value
 
 _GOOD = frozenset({"Ready"})
@@ -88,6 +89,31 @@ def put_autoscaler(
             gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
     elif name == "ScalingActive" and state == "False" and reason != "ScalingDisabled":
         gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
+
+
+# Conditions of custom resources whose falsehood is a fault; others, such as Paused or Active, may well be false.
+_OF_CUSTOM = {
+    "DynamoGraphDeployment": frozenset({"Ready"}),
+    "InferenceService": frozenset({"Ready", "PredictorReady", "TransformerReady", "ExplainerReady"}),
+    "LeaderWorkerSet": frozenset({"Available"}),
+    "Rollout": frozenset({"Available", "Healthy"}),
+    "ScaledObject": frozenset({"Ready"}),
+}
+CUSTOM_KINDS = tuple(_OF_CUSTOM)
+
+
+def put_custom_object(gathered: Gathered, subject: str, kind: str, found: Sequence[Condition], line: int) -> None:
+    """The conditions of a custom resource that say that it is not ready."""
+    for one in found:
+        if one.type in _OF_CUSTOM[kind]:
+            words = {
+                "Type": one.type,
+                "Status": one.status,
+                "Reason": one.reason or "",
+                "Message": one.message or "",
+                "Last Transition Time": one.last_transition_time or "",
+            }
+            put_custom(gathered, subject, words, line)
 
 
 _EXIT_CODE = re.compile(r"ExitCode(\d{1,3})")

@@ -19,6 +19,7 @@ from latdoctor.collectors.documents.kubernetes.schema import (
     Condition,
     ContainerSpec,
     ContainerStatus,
+    CustomObject,
     EventObject,
     Metric,
     MetricValue,
@@ -121,6 +122,10 @@ def _pod_status(gathered: Gathered, subject: str, status: PodStatus, line: int, 
     for condition in status.conditions or ():
         if condition.type == "Ready" and status.phase != "Succeeded":
             gathered.reading("pod.ready", subject, float(condition.status == "True"), line, place=place)
+            since = moment(condition.last_transition_time or "")
+            if condition.status == "True" and since is not None:
+                age = max(0.0, gathered.taken_at - since)
+                gathered.reading("pod.ready_age", subject, age, line, place=place)
         elif (condition.type, condition.status) == ("PodScheduled", "True"):
             gathered.reading("pod.unschedulable", subject, 0.0, line, place=place)
         elif (condition.type, condition.status) == ("PodScheduled", "False") and condition.reason != "SchedulingGated":
@@ -329,6 +334,17 @@ def _quota(gathered: Gathered, raw: object, line: int) -> None:
         tables.put_quota(gathered, subject, resource, used.get(resource, ""), most, line, found.metadata.name or "")
 
 
+def _custom(kind: str) -> Callable[[Gathered, object, int], None]:
+    def read(gathered: Gathered, raw: object, line: int) -> None:
+        found = _typed(raw, CustomObject)
+        subject = gathered.workload(kind.lower(), found.metadata.namespace or "", found.metadata.name or "unnamed")
+        gathered.reading("workload.managed_by", subject, manager_of(found.metadata), line, place=found.metadata.name)
+        known = (found.status.conditions if found.status else None) or ()
+        conditions.put_custom_object(gathered, subject, kind, known, line)
+
+    return read
+
+
 _READERS: dict[str, Callable[[Gathered, Any, int], None]] = {
     "Pod": _pod,
     "Node": _node,
@@ -339,5 +355,6 @@ _READERS: dict[str, Callable[[Gathered, Any, int], None]] = {
     "Event": _event,
     "PodMetrics": _pod_metrics,
     "ResourceQuota": _quota,
+    **{kind: _custom(kind) for kind in conditions.CUSTOM_KINDS},
 }
 KINDS: Iterable[str] = tuple(_READERS)

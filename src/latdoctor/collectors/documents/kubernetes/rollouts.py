@@ -17,6 +17,7 @@ from latdoctor.collectors.documents.kubernetes.gathered import Gathered
 from latdoctor.collectors.documents.kubernetes.quantities import moment
 from latdoctor.collectors.documents.kubernetes.schema import ContainerStatus, Meta, Pod, PodStatus, Workload
 from latdoctor.evidence.model import Value
+from latdoctor.kubernetes_quantity import quantity
 
 Raw = Mapping[str, Any]
 _REVISION = "deployment.kubernetes.io/revision"
@@ -85,7 +86,7 @@ def _of_stateful_sets(by_kind: Mapping[str, Sequence[Raw]]) -> Iterator[_Rollout
             metadata = msgspec.convert(one.get("metadata") or {}, Meta, strict=False)
             if _owner(metadata) == ("StatefulSet", found.metadata.name):
                 created = moment(metadata.creation_timestamp or "")
-                number = float(one.get("revision") or 0)
+                number = quantity(one.get("revision")) or 0.0
                 revisions[metadata.name] = _Revision(number, metadata.name, created)
         newest = (found.status.update_revision if found.status else "") or ""
         if newest in revisions:
@@ -113,7 +114,8 @@ def _put(gathered: Gathered, rollout: _Rollout, line: int) -> None:
         for pod in revision.pods:
             node = (pod.spec.node_name if pod.spec else "") or ""
             name = gathered.pod(pod.metadata.namespace or "", pod.metadata.name, node)
-            gathered.reading("pod.revision", name, revision.number, line, place=pod.metadata.name)
+            labels = (("workload", f"{rollout.kind}/{metadata.name}"),)
+            gathered.reading("pod.revision", name, revision.number, line, labels=labels, place=pod.metadata.name)
     place = metadata.name
     gathered.reading("rollout.revision", subject, newest.number, line, place=place)
     others = [one for one in rollout.revisions.values() if one is not newest]
@@ -151,7 +153,9 @@ def _since(rollout: _Rollout, newest: _Revision, others: Sequence[_Revision]) ->
 def _template_changes(metadata: Meta) -> Iterator[float]:
     """The times at which clients last set a part of the template."""
     for one in metadata.managed_fields or ():
-        if "f:template" in ((one.fields or {}).get("f:spec") or {}) and (time := moment(one.time or "")) is not None:
+        spec = (one.fields or {}).get("f:spec")
+        time = moment(one.time or "")
+        if isinstance(spec, Mapping) and "f:template" in spec and time is not None:
             yield time
 
 

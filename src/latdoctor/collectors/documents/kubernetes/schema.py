@@ -235,6 +235,19 @@ class Workload(Struct, frozen=True):
     status: WorkloadStatus | None = None
 
 
+class CustomStatus(Struct, frozen=True):
+    """`status` of a custom resource."""
+
+    conditions: list[Condition] | None = None
+
+
+class CustomObject(Struct, frozen=True):
+    """A custom resource of KEDA, KServe, Argo Rollouts, LeaderWorkerSet or NVIDIA Dynamo."""
+
+    metadata: Meta = Meta()
+    status: CustomStatus | None = None
+
+
 class MetricValue(Struct, frozen=True, rename="camel"):
     """`target` or `current` of a metric, of v2 and of v2beta2."""
 
