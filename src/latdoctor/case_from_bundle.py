@@ -236,7 +236,7 @@ def remedy_of(diagnosis: Diagnosis) -> tuple[str, DiagnosisRef] | None:
     Where it is one of several causes, the first playbook that all of them have: it fixes whichever it is.
     """
     named = [cause for cause in diagnosis.causes if cause.named]
-    for playbook in playbooks_for(named)[:1]:
+    for playbook in playbooks_for(named, diagnosis)[:1]:
         cause = next(cause for cause in named if playbook in cause.playbooks)
         return playbook, because(diagnosis, cause, cause.probability)
     if diagnosis.answer.kind == "one-of":

@@ -13,6 +13,7 @@ from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.confusable_causes import confusable_pairs, neighbours
 from latdoctor.diagnosis.rule_schema import Cause, Finding
 from latdoctor.evidence.catalogue import TIERS
+from latdoctor.lab.cluster.cluster_faults import FAULTS
 from latdoctor.lab.scenario import find, names
 from latdoctor.lab.telemetry.generate import INCIDENT_KINDS
 from latdoctor.report import reference_pages
@@ -55,8 +56,9 @@ def test_every_limit_has_its_reason(finding: Finding) -> None:
 
 
 def test_every_cause_can_be_produced() -> None:
-    """Put into the reference server for real, made as telemetry where it needs hardware, or seen in an incident."""
+    """Put into the reference server or the cluster, made as telemetry where it needs hardware, or seen in an incident."""
     played = {truth.cause for name in names() for truth in find(name).causes}
+    played |= {cause for fault in FAULTS for cause in fault.causes}
     made = {kind.cause for kind in INCIDENT_KINDS if kind.cause}
     seen = {case.cause for case in incident_cases()} - {NONE}
     assert {one.id for one in RULES.causes} == played | made | seen

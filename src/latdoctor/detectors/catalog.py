@@ -42,6 +42,9 @@ from latdoctor.detectors.quantiles import MEAN, QUANTILES
 from latdoctor.detectors.queue_bound import DERIVED as BOUNDS
 from latdoctor.detectors.queue_bound import LIMIT as QUEUE_LIMIT
 from latdoctor.detectors.replica_outliers import RATIOS, VERSIONS
+from latdoctor.detectors.revision_means import AGE as READY_AGE
+from latdoctor.detectors.revision_means import RATIO as REVISION_RATIO
+from latdoctor.detectors.revision_means import REVISION
 from latdoctor.detectors.running_ceiling import DERIVED as CEILINGS
 from latdoctor.detectors.running_ceiling import RUNNING
 from latdoctor.detectors.standstill import DERIVED as STALLS
@@ -114,6 +117,11 @@ def _versions(available: SignalSet) -> SignalSet:
     return frozenset([VERSION_RATIO]) if available & frozenset(VERSION_TIMES) else frozenset()
 
 
+def _revisions(available: SignalSet) -> SignalSet:
+    shown = available >= {REVISION, READY_AGE} and available & frozenset(VERSION_TIMES)
+    return frozenset([REVISION_RATIO]) if shown else frozenset()
+
+
 def _remainders(available: SignalSet) -> SignalSet:
     rests = {rest for whole, waits, rest in RESTS if {whole, waits} <= available}
     known = {"arrival.rate", "retry.share", "batch.padding_factor"} <= available
@@ -169,6 +177,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "running_ceilings": _when(RUNNING, gives=CEILINGS),
     "held_requests": _when(RUNNING, QUEUE, gives=HELD),
     "version_means": _versions,
+    "revision_means": _revisions,
     "past_levels": _past_levels,
     "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),
     "queue_bounds": _when(QUEUE, QUEUE_LIMIT, gives=BOUNDS),

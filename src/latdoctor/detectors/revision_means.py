@@ -18,15 +18,15 @@ _COUNTS = ("completion.count", "arrival.count")
 RATIO = "rollout.mean_ratio"
 WARM = 60.0  # seconds since a Pod became ready
 _FEWEST = 20  # requests of a Pod, where they are counted
-_REVISION, _AGE = "pod.revision", "pod.ready_age"
+REVISION, AGE = "pod.revision", "pod.ready_age"
 _Found = dict[float, list[tuple[Reading, float]]]
 
 
 def revision_means(evidence: Evidence) -> Evidence:
     """Derive `rollout.mean_ratio` of the newest revision of each workload with Pods of several."""
-    ages = latest_values(evidence, _AGE)
+    ages = latest_values(evidence, AGE)
     revisions = {
-        one.subject: one for one in evidence.readings_by_signal.get(_REVISION, ()) if ages.get(one.subject, 0.0) >= WARM
+        one.subject: one for one in evidence.readings_by_signal.get(REVISION, ()) if ages.get(one.subject, 0.0) >= WARM
     }
     if len({one.value for one in revisions.values()}) < 2:
         return Evidence()

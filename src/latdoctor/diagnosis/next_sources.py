@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from latdoctor.diagnosis.evaluate import NOT_EVALUATED, Provider
 from latdoctor.diagnosis.noisy_or import NONE, OTHER, CauseSet, Network
-from latdoctor.diagnosis.result import Check, NextSource, RankedCause
+from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.diagnosis.rule_schema import Finding, RuleSet
+from latdoctor.evidence.model import CoverageStatus, kind_of
 
 MIN_BITS = 0.01
 _NO_SHARE = 1e-12  # of all probability: the thousands of sets with less, together, move no eighth digit of a bit
@@ -63,20 +64,32 @@ def _entropy(p: float) -> float:
     return -(p * math.log2(p) + (1 - p) * math.log2(1 - p))
 
 
-_CHANGEABLE = ("replica/", "server/")  # subjects whose server a playbook may be for
+# Kinds of subjects that a playbook may change: servers, and objects of a cluster whose API server was asked.
+_SERVERS = frozenset(("replica", "server"))
+_CLUSTER = "kubernetes"  # the collector
+_OBJECTS = frozenset(("container", "deployment", "hpa", "namespace", "node", "pod", "replicaset", "statefulset"))
 
 
-def first_playbook(cause: RankedCause) -> str:
-    """What may be run: for a cause that is named, and was seen at a server that can be changed."""
-    changed = any(subject.startswith(_CHANGEABLE) for subject in cause.subjects)
+def first_playbook(cause: RankedCause, diagnosis: Diagnosis) -> str:
+    """What may be run: for a cause that is named, and was seen at something that can be changed."""
+    kinds = _SERVERS | (_OBJECTS if cluster_was_read(diagnosis) else frozenset())
+    changed = any(kind_of(subject) in kinds for subject in cause.subjects)
     return cause.playbooks[0] if cause.named and cause.playbooks and changed else ""
 
 
-def playbooks_for(causes: Sequence[RankedCause]) -> tuple[str, ...]:
+def cluster_was_read(diagnosis: Diagnosis) -> bool:
+    """Whether the API server of a cluster was asked: then the objects that were found can be changed there."""
+    return any(
+        row.collector == _CLUSTER and row.status in (CoverageStatus.READ, CoverageStatus.PARTLY)
+        for row in diagnosis.coverage
+    )
+
+
+def playbooks_for(causes: Sequence[RankedCause], diagnosis: Diagnosis) -> tuple[str, ...]:
     """What may be run against all of them together, else against each."""
-    runnable = [cause for cause in causes if first_playbook(cause)]
+    runnable = [cause for cause in causes if first_playbook(cause, diagnosis)]
     if len(runnable) > 1:
         together = [name for name in runnable[0].playbooks if all(name in one.playbooks for one in runnable)]
         if together:
             return tuple(together)
-    return tuple(dict.fromkeys(first_playbook(cause) for cause in runnable))
+    return tuple(dict.fromkeys(first_playbook(cause, diagnosis) for cause in runnable))

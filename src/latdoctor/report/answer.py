@@ -18,13 +18,13 @@ from rich.cells import cell_len
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, ReasonCode, UserImpact
 from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
-from latdoctor.evidence.model import Gap
+from latdoctor.evidence.model import Gap, kind_of
 from latdoctor.gap_code import GapCode
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.report import cluster_signs, diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.headline import harm
-from latdoctor.report.playbook import facts
+from latdoctor.report.playbook import changes_workload, facts
 from latdoctor.report.subject_names import part_of_service, shortened, subject_name
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.report.vital_signs import file_noun, measured
@@ -217,9 +217,9 @@ def _do(diagnosis: Diagnosis) -> Iterator[Line]:
         yield from _find_out(diagnosis)
         return
     first = named[0]
-    playbooks = playbooks_for(named)
+    playbooks = playbooks_for(named, diagnosis)
     if playbooks:
-        yield from _command(f" Fix   latdoctor remediate --playbook {playbooks[0]}", _at(diagnosis))
+        yield from _command(f" Fix   latdoctor remediate --playbook {playbooks[0]}", _at(diagnosis, playbooks[0]))
         yield from _labelled("", f"{_advice(playbooks[0])} shows the plan; --apply runs it", most=2)
     else:
         yield from _labelled("Do", _leading_sentences(first.remediation, 3), most=4)
@@ -241,8 +241,22 @@ def _advice(name: str) -> str:
     return f"{playbook.title} ({facts(playbook)});" if playbook else ""
 
 
-def _at(diagnosis: Diagnosis) -> str:
-    """The option that names the target to change: its address, or the name it has in the configuration."""
+def _at(diagnosis: Diagnosis, playbook: str) -> str:
+    """The options that name the target to change: its workload and what shows the effect, else the server."""
+    server = _server(diagnosis)
+    return f"--kube {_workload(diagnosis)} {server}" if changes_workload(playbook) else server
+
+
+def _workload(diagnosis: Diagnosis) -> str:
+    """The one workload that the diagnosis speaks of, as --kube names it."""
+    subjects = (subject for check in diagnosis.checks for subject in check.subjects)
+    names = {one.partition("/")[2] for one in subjects if kind_of(one) in ("deployment", "statefulset")}
+    found = {one.partition("@")[0] for one in names}  # without the cluster
+    return found.pop() if len(found) == 1 else "NAMESPACE/NAME"
+
+
+def _server(diagnosis: Diagnosis) -> str:
+    """The option that names a server: its address, or the name it has in the configuration."""
     read = {row.collector for row in diagnosis.coverage if row.status in ("read", "partly")}
     if not read & {"prometheus", "promql"}:  # files name no server that could be changed
         return f"--server URL{_slo_option(diagnosis)}"

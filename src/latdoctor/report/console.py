@@ -105,7 +105,8 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis, *, verbose: bool) -> Render
     head.add_column(justify="right", no_wrap=True)
     style = diagnosis_text.LEVEL_STYLE.get(cause.severity, "bold")
     head.add_row(Text(cause.title, style=style), Text(f"{percent(cause.probability)} {cause.confidence}", style="bold"))
-    rows: list[RenderableType] = [head, _indented(Text(diagnosis_text.facts_of(cause), style="dim"), 2), _advice(cause)]
+    facts = _indented(Text(diagnosis_text.facts_of(cause), style="dim"), 2)
+    rows: list[RenderableType] = [head, facts, _advice(cause, diagnosis)]
     rows += _evidence(diagnosis_text.evidence_lines(cause, diagnosis), verbose=verbose)
     if verbose:
         rows.append(_score(cause))
@@ -149,11 +150,11 @@ def _score(cause: RankedCause) -> RenderableType:
     return Group(_indented(title, 2), table)
 
 
-def _advice(cause: RankedCause) -> RenderableType:
+def _advice(cause: RankedCause, diagnosis: Diagnosis) -> RenderableType:
     table = Table.grid(padding=(0, 1))
     table.add_column(width=7, justify="right", style="bold")
     table.add_column()
-    for title, message in diagnosis_text.advice(cause):
+    for title, message in diagnosis_text.advice(cause, diagnosis):
         table.add_row(title, Text(message))
     return table
 

@@ -13,7 +13,7 @@ from latdoctor.diagnosis.codes import CheckStatus, FindingKind, Level, ReasonCod
 from latdoctor.diagnosis.next_sources import first_playbook, playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, RankedCause, RuledOut, Tier
 from latdoctor.evidence.model import Origin
-from latdoctor.report.playbook import advised
+from latdoctor.report.playbook import advised, command_for
 from latdoctor.report.subject_names import shortened
 from latdoctor.units import percent
 
@@ -257,10 +257,10 @@ def _place(origin: Origin) -> str:
     return str(Origin(shortened(origin.artifact), origin.place)) if origin.artifact else origin.place
 
 
-def advice(cause: RankedCause) -> tuple[tuple[str, str], ...]:
+def advice(cause: RankedCause, diagnosis: Diagnosis) -> tuple[tuple[str, str], ...]:
     """What to do, the playbook, the owner to page, and what not to do yet."""
     rows = [("Do", cause.remediation)]
-    if playbook := first_playbook(cause):
+    if playbook := first_playbook(cause, diagnosis):
         rows.append(("Fix", advised(playbook)))
     if cause.owner:
         rows.append(("Page", cause.owner))
@@ -358,8 +358,8 @@ def next_steps(diagnosis: Diagnosis) -> tuple[str, ...]:
     """Commands to run next; never empty."""
     named = [cause for cause in diagnosis.causes if cause.id in diagnosis.answer.causes]
     steps = [
-        f"latdoctor remediate --playbook {playbook} --server URL (shows what it would change; --apply does it)"
-        for playbook in playbooks_for(named)[:2]
+        f"{command_for(playbook)} (shows what it would change; --apply does it)"
+        for playbook in playbooks_for(named, diagnosis)[:2]
     ]
     steps += [f"latdoctor explain {cause.id}" for cause in named[:2]]
     steps += [

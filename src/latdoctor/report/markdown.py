@@ -66,7 +66,7 @@ def _cause(cause: RankedCause, diagnosis: Diagnosis) -> Iterable[str]:
     yield ""
     yield escape(diagnosis_text.facts_of(cause))
     yield ""
-    for title, message in diagnosis_text.advice(cause):
+    for title, message in diagnosis_text.advice(cause, diagnosis):
         yield f"* **{title}** {escape(message)}"
     for line in diagnosis_text.evidence_lines(cause, diagnosis):
         yield f"* **{line.kind}** {escape(line.message)}"

@@ -85,8 +85,22 @@ def sections(playbook: Playbook, library: Library, texts: PlaybookTexts) -> Iter
 def next_step(playbook: Playbook) -> str:
     """The next command."""
     needed = "".join(f" --set {one.name}=VALUE" for one in playbook.parameters if one.default is None)
-    workload = " --kube NAMESPACE/NAME" if TargetKind.KUBERNETES in playbook.targets else ""
-    return f"latdoctor remediate --playbook {playbook.id}{workload} --server URL{needed}"
+    return f"{_command(playbook.id, workload=TargetKind.KUBERNETES in playbook.targets)}{needed}"
+
+
+def changes_workload(name: str) -> bool:
+    """Whether a playbook is for a workload on Kubernetes; not where it is not one of the shipped."""
+    playbook = shipped_playbook(name)
+    return playbook is not None and TargetKind.KUBERNETES in playbook.targets
+
+
+def command_for(name: str) -> str:
+    """The command that plans a playbook, with the kind of its target."""
+    return _command(name, workload=changes_workload(name))
+
+
+def _command(name: str, *, workload: bool) -> str:
+    return f"latdoctor remediate --playbook {name}{' --kube NAMESPACE/NAME' if workload else ''} --server URL"
 
 
 def _named(name: str, words: Mapping[str, str]) -> str:

@@ -203,7 +203,10 @@ FAULTS = (
     ClusterFault("zone-lost", "All nodes of a zone are lost", ("infra.kubernetes.node-lost",), _zone_lost, settle=16),
     ClusterFault("pod-evicted", "A node under pressure evicts Pods", ("infra.kubernetes.node-lost",), _node_pressure),
     ClusterFault(
-        "image-wrong", "A rollout to an image that is not there", ("infra.kubernetes.image-pull",), _image_wrong
+        "image-wrong",
+        "A rollout to an image that is not there",
+        ("infra.kubernetes.bad-rollout", "infra.kubernetes.image-pull"),
+        _image_wrong,
     ),
     ClusterFault(
         "probe-too-strict",

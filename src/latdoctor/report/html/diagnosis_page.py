@@ -174,7 +174,7 @@ def _card(cause: RankedCause, diagnosis: Diagnosis, place: int) -> CauseCard:
         cause=cause,
         probability=probability,
         facts=diagnosis_text.facts_of(cause),
-        advice=diagnosis_text.advice(cause),
+        advice=diagnosis_text.advice(cause, diagnosis),
         evidence=tuple(line for line in lines if not line.no_source),
         not_given=tuple(line.message for line in lines if line.no_source),
         breakdown=ScoreBreakdown(f"account-{place}", f"Score in points{rival}", scores) if scores else None,
