@@ -827,6 +827,20 @@ def test_stage_with_a_queue_is_judged_by_the_completion_rate(room: Room, deep: D
     assert room.service.values["lanes"] is deep.stays
 
 
+def test_stages_go_on_in_an_outage(room: Room) -> None:
+    """Nothing was answered before, and the first stage alone changes nothing."""
+
+    def fixed(service: Service) -> bool:
+        return service.values == {"scheduler": "token-budget", "lanes": True}
+
+    room.service.p99 = lambda service: 0.3 if fixed(service) else 12.0 if service.values["lanes"] else 3.0
+    room.service.completed = lambda service: 40.0 if fixed(service) else 0.0
+    room.service.queue = lambda service: 5.0 if fixed(service) else 400.0
+    result = room.run("test.whole")
+    assert room.kinds.count("stage.verified") == 2, result
+    assert room.service.values == {"scheduler": "token-budget", "lanes": True}
+
+
 def test_window_after_a_change_of_a_queue_is_no_reference(room: Room) -> None:
     """Short requests are packed first, and 120 of them are completed in a second; what stays are long ones."""
 

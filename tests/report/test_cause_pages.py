@@ -56,7 +56,7 @@ def test_every_limit_has_its_reason(finding: Finding) -> None:
 
 
 def test_every_cause_can_be_produced() -> None:
-    """Put into the reference server or the cluster, made as telemetry where it needs hardware, or seen in an incident."""
+    """Played on the reference server or in the cluster, made as telemetry of hardware, or seen in an incident."""
     played = {truth.cause for name in names() for truth in find(name).causes}
     played |= {cause for fault in FAULTS for cause in fault.causes}
     made = {kind.cause for kind in INCIDENT_KINDS if kind.cause}

@@ -257,9 +257,8 @@ class _Run:
         if single:  # of several stages, only the whole waits for the queue to drain
             self._prove(earlier)
         else:
-            self._observer.verify_stage(
-                stage_verification(playbook.verify), self._before if has_queue(earlier[-1]) else earlier
-            )
+            reference = self._before if has_queue(earlier[-1]) else earlier
+            self._observer.verify_stage(stage_verification(playbook.verify, reference), reference)
             self._require_in_effect()
         body = {"stage": number, "playbook": playbook.id, "measures": self._measures()}
         self._journal.append("stage.verified", body)

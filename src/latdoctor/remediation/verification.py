@@ -126,7 +126,7 @@ def has_queue(observation: Observation) -> bool:
     return evaluate_any(_above("queue.depth", _QUEUE), observation, {}).status == HOLDS
 
 
-def stage_verification(verify: Verify) -> Verify:
+def stage_verification(verify: Verify, before: Before) -> Verify:
     """The verification of one of several stages: one window in which it has not made things worse.
 
     The whole must then succeed for as long as the playbook requires; waiting longer for a stage would extend the
@@ -134,8 +134,10 @@ def stage_verification(verify: Verify) -> Verify:
 
     While requests queue, P99 is the waiting time: it reacts late, and rises with the age of the queue whatever is
     changed. A stage is then judged by the completion rate, the service's capacity: it must rise, or stay while the
-    queue does not grow.
+    queue does not grow. Where nothing was answered before, nothing can be worse.
     """
+    if _unanswered(before):
+        return replace(verify, succeed=(_versus_before("completion.rate", ">=", 1.0),), mechanism=())
     stays = AllOf(
         (
             _versus_before("completion.rate", ">", _SAME_COMPLETIONS),
@@ -146,6 +148,11 @@ def stage_verification(verify: Verify) -> Verify:
     queueing = AllOf((_above("queue.depth", _QUEUE), AnyOf((rises, stays))))
     condition = AnyOf((_versus_before("latency.p99", "<", _NOT_WORSE), queueing))
     return replace(verify, succeed=(condition,), mechanism=())
+
+
+def _unanswered(before: Before) -> bool:
+    rates = [value for one in before for (signal, _), value in one.values.items() if signal == "completion.rate"]
+    return bool(rates) and not any(rates)
 
 
 def _versus_before(signal: str, operator: str, factor: float) -> Comparison:
