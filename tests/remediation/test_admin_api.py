@@ -16,7 +16,7 @@ from latdoctor.errors import LatdoctorError
 from latdoctor.http.client import Secret
 from latdoctor.remediation import admin_api
 from latdoctor.remediation.admin_api import MAX_BYTES, AdminRequest, AdminResponse, ResolveAddress, json_object, send
-from latdoctor.remediation.change import Contended, Deadline, Refused, Unreachable
+from latdoctor.remediation.change import Contended, Deadline, Refused, Unauthorized, Unreachable
 from latdoctor.sanitize import clean
 from tests.http.stub_server import answering, dripping, hangs, serving
 from tests.remediation.actions.lossy_proxy import PATIENCE
@@ -49,7 +49,8 @@ def says_nothing(error: BaseException, secret: str = CANARY) -> None:
 
 
 STATUSES = {
-    **dict.fromkeys((301, 302, 307, 400, 401, 403, 404, 405, 409, 415, 422, 428, 429, 501, 505), Refused),
+    **dict.fromkeys((401, 403), Unauthorized),
+    **dict.fromkeys((301, 302, 307, 400, 404, 405, 409, 415, 422, 428, 429, 501, 505), Refused),
     412: Contended,
     **dict.fromkeys((500, 502, 503, 504), Unreachable),
 }

@@ -148,13 +148,26 @@ def _average(value: int) -> Object:
     return {"type": "AverageValue", "averageValue": str(value)}
 
 
+_EVENTS = "/api/v1/namespaces/default/events"
+
+
+def _is_loss(event: Object, node: str) -> bool:
+    return bool(event["reason"] == "NodeNotReady" and event["involvedObject"]["name"] == node)
+
+
+def _first_loss(event: Object) -> float:
+    return datetime.fromisoformat(event["firstTimestamp"]).timestamp()
+
+
 def test_a_lost_node_is_named_since_it_last_reported(api: ClusterApi, namespace: Namespace, kubeconfig: Path) -> None:
     spare = {"nodeSelector": {SPARE_LABEL: "true"}, "tolerations": [{"key": SPARE_LABEL, "operator": "Exists"}]}
     namespace.deployment("chat", 1, READY, **spare)
     wait_until_ready(namespace, "chat", 1)
     (pod,) = namespace.wait("pods", lambda pods: ready(pods, "chat")).values()
     node = f"/api/v1/nodes/{pod['spec']['nodeName']}"
-    at = now()
+    # The node's controller counts a further loss with the first one, in one event.
+    earlier = [_first_loss(one) for one in api.get(_EVENTS)["items"] if _is_loss(one, pod["spec"]["nodeName"])]
+    at = min([now(), *earlier])
     api.patch(node, {"metadata": {"annotations": {LOST: "true"}}})
     try:
         lost = pod["spec"]["nodeName"]
