@@ -302,7 +302,7 @@ def test_proof_that_nobody_goes_on_with_is_not_pending(room: Room, service: Watc
 
 @pytest.fixture
 def another(room: Room, pending: RunState) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that goes on with the proof, whose lock nobody sees any more: its file was removed."""
+    """A process that goes on with the proof, whose lock no longer counts: its file was removed."""
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:  # until its input ends
         room.journal.append(pending.id, "proof.prover", Prover.of(process.pid))
         yield process
