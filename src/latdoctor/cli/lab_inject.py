@@ -80,6 +80,12 @@ def inject(
     pid: Annotated[list[int] | None, typer.Option("--pid", metavar="N", help="The server's process.")] = None,
     router: Annotated[str, typer.Option("--router", metavar="URL", help="The router's address.")] = "",
     proxy: Annotated[str, typer.Option("--proxy", metavar="URL", help="A fault proxy's control address.")] = "",
+    kube: Annotated[
+        str, typer.Option("--kube", metavar="NAMESPACE/NAME", help="A Deployment of `latdoctor lab cluster`.")
+    ] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option("--kubeconfig", metavar="FILE", help="The kubeconfig of that cluster, for --kube.")
+    ] = None,
     lifetime: Annotated[str, typer.Option("--for", metavar="TIME", help="Lifetime of the fault.")] = "30s",
     strength: Annotated[
         float, typer.Option("--strength", metavar="N", help="Strength of a disturbance, instead of the scenario's.")
@@ -93,7 +99,8 @@ def inject(
     """Inject a real fault into a server for a limited time.
 
     Prints the load of the server before, during and after the fault. Ctrl-C removes the fault at once; it also ends
-    after its lifetime if this command is killed.
+    after its lifetime if this command is killed. A fault of a cluster (--kube) is reverted at the end or at Ctrl-C, and
+    stays if this command is killed.
 
     Exit codes: 0 injected and removed · 1 the fault failed, or the server did not recover · 2 usage.
     """
@@ -113,6 +120,12 @@ def inject(
         seconds = parse_duration(lifetime)
     except ValueError as error:
         raise UsageError(str(error), where="--for") from error
+    if kube:
+        from latdoctor.cli.lab_inject_cluster import inject_into_cluster
+
+        need_extra(("kubernetes",), "kubernetes")
+        inject_into_cluster(fault, kube, kubeconfig, seconds, _waited)
+        return
     addresses = tuple(server or ())
     site = _site(addresses, tuple(pid or ()), router, proxy, admin_token_file)
     chosen = find(fault)
@@ -162,6 +175,7 @@ def _list() -> None:
     from rich.table import Table
 
     from latdoctor.cli.console import result_console
+    from latdoctor.lab.cluster.cluster_faults import FAULTS
     from latdoctor.lab.scenario import find, names
 
     table = Table("fault", "mechanism", "description", box=None)
@@ -169,6 +183,8 @@ def _list() -> None:
         scenario = find(name)
         kinds = sorted({type(one).__name__.removesuffix("Fault").lower() for one in scenario.incident.faults})
         table.add_row(name, ", ".join(kinds) or "its load: lab run", scenario.title)
+    for fault in FAULTS:
+        table.add_row(fault.id, "cluster: --kube", fault.title)
     result_console().print(table)
 
 

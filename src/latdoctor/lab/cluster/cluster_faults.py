@@ -48,6 +48,26 @@ class FaultSite(Struct, frozen=True):
         return [one for one in items if one["spec"].get("nodeName") and "deletionTimestamp" not in one["metadata"]]
 
 
+def find_service(api: ClusterApi, namespace: str, name: str) -> ServiceSpec:
+    """A running service, as far as faults need to know it. Raises ApiError, OperationError for one of another kind."""
+    where = manifests.path(namespace, "deployments", name)
+    spec = api.get(where)["spec"]
+    pod = spec["template"]["spec"]
+    container = next((one for one in pod["containers"] if one["name"] == CONTAINER), None)
+    if container is None:
+        raise OperationError(f"has no container {CONTAINER!r}, as the services of the lab have", where=where)
+    limits = container.get("resources", {}).get("limits", {})
+    return ServiceSpec(
+        namespace,
+        name,
+        replicas=spec["replicas"],
+        arguments=tuple(container.get("args", ())),
+        gpus=int(limits.get("nvidia.com/gpu", 0)),
+        node_selector=pod.get("nodeSelector", {}),
+        selector=spec["selector"].get("matchLabels", {}),
+    )
+
+
 class ClusterFault(Struct, frozen=True):
     """A fault, the causes that are right for it, and how it is injected.
 

@@ -19,7 +19,8 @@ class ServiceSpec(Struct, frozen=True):
     """A service of the reference server in a namespace.
 
     `command` replaces that of the image. `gpus`, `cpu`, `memory`: of each replica; empty: none. `drain_seconds`: a
-    preStop hook that waits so long, in which a Pod answers what routers still send to it; 0: none.
+    preStop hook that waits so long, in which a Pod answers what routers still send to it; 0: none. `selector`: the
+    labels of its Pods; empty: `app` and its name.
     """
 
     namespace: str
@@ -36,10 +37,11 @@ class ServiceSpec(Struct, frozen=True):
     priority_class: str = ""
     node_selector: dict[str, str] = {}
     tolerated_taint: str = ""
+    selector: dict[str, str] = {}
 
     @property
     def labels(self) -> dict[str, str]:
-        return {"app": self.name}
+        return self.selector or {"app": self.name}
 
 
 def path(namespace: str, kind: str, name: str = "") -> str:
