@@ -22,6 +22,7 @@ from latdoctor.detectors import derive
 from latdoctor.detectors.level_shift import median_step
 from latdoctor.diagnosis.diagnose import Case, slo_terms
 from latdoctor.diagnosis.evaluate import Provider, judge
+from latdoctor.diagnosis.named_subjects import named_subjects
 from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Diagnosis, RankedCause
 from latdoctor.diagnosis.rule_schema import RuleSet
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from latdoctor.remediation.target import Access, Pages
 
 _KINDS_SHOWN = 5
+_WORKLOADS = ("deployment", "statefulset")
 _HISTORY, _JUDGED = 600.0, 60.0  # seconds before a change that are read, and of the last values in them
 _GPU_SIGNALS = ("gpu.", "server.backend", "log.cpu_fallback", "log.no_gpu_found", "log.cuda_error", "log.xid")
 
@@ -267,7 +269,16 @@ def because(diagnosis: Diagnosis, cause: RankedCause, probability: float) -> Dia
         target=diagnosis.target,
         subjects=cause.subjects,
         servers=tuple(sorted(places - {""})),
+        named=named_subjects(cause, diagnosis),
+        workloads=tuple(sorted(filter(None, map(_workload, subjects)))),
     )
+
+
+def _workload(subject: str) -> str:
+    """`prod/deployment/chat@lab` of `deployment/prod/chat@lab`; empty for what is no workload that can be changed."""
+    kind, _, rest = subject.partition("/")
+    namespace, _, name = rest.partition("/")
+    return f"{namespace}/{kind}/{name}" if kind in _WORKLOADS and name else ""
 
 
 def kept(bundle: Bundle, path: Path) -> None:

@@ -23,7 +23,8 @@ from latdoctor.remediation.history import History, of_series, since_rise
 from latdoctor.remediation.live_proofs import with_live_proofs
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.pending_proof import Prover
-from latdoctor.remediation.playbook import Verify
+from latdoctor.remediation.playbook import Disruption, Verify
+from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.proof import ERROR, Schedule
 from latdoctor.remediation.run_context import RunContext
 from latdoctor.remediation.run_history import RunState
@@ -210,6 +211,15 @@ def test_nothing_is_verified_where_something_else_changed(
     result = run(room)
     assert result.outcome is Outcome.ROLLED_BACK, result
     assert service.values == BEFORE
+
+
+def test_a_change_that_restarts_the_server_is_verified_on_its_new_process(room: Room, service: Watched) -> None:
+    """The page is that of another process and began to count anew, which any other change must not do."""
+    restarts = [msgspec.structs.replace(one, disruption=Disruption.RESTARTS) for one in room.library.playbooks]
+    room.library = Library(tuple(restarts))
+    service.on_write = once_changed(restarted)
+    result = run(room)
+    assert result.outcome is Outcome.VERIFIED, result
 
 
 @pytest.mark.parametrize(("rate", "outcome"), [(1.0, Outcome.VERIFIED), (40.0, Outcome.ROLLED_BACK)])

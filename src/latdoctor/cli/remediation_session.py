@@ -14,9 +14,9 @@ import typer
 from latdoctor.case_from_bundle import history_of, kept, observer, pages_for, remedy_of
 from latdoctor.cli import incident_journaling
 from latdoctor.cli.collect_and_diagnose import rule_set
-from latdoctor.cli.config_file import TargetSettings
 from latdoctor.cli.configured_target import settings_of
 from latdoctor.cli.console import notice, notice_console, result_console
+from latdoctor.cli.diagnosed_target import undiagnosed
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
@@ -44,6 +44,7 @@ from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.journal.entry import now as journal_clock
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
+from latdoctor.remediation.diagnosed_parameters import with_diagnosed
 from latdoctor.remediation.executor import execute
 from latdoctor.remediation.history import ReadHistory
 from latdoctor.remediation.plan_comparison import saved_settings
@@ -108,9 +109,10 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
         )
         if len(targets.chosen) > book.guards.max_targets:
             return _refused(_too_many(book, len(targets.chosen)), options)
-        if because and (refusal := _not_diagnosed(because, targets, settings, options)):
+        if because and (refusal := undiagnosed(because, targets.chosen, settings, named=bool(options.admin))):
             return _refused(refusal, options)
-        moment, plan_request = journal_clock(), PlanRequest(book, _settings(options), because)
+        chosen = with_diagnosed(book, _settings(options), because.named if because else ())
+        moment, plan_request = journal_clock(), PlanRequest(book, chosen, because)
         at = unix_seconds(moment.at)
         plans = tuple(build_plan(plan_request, books, one, at, moment) for one in targets.chosen)
     if options.save_plan is not None:
@@ -184,25 +186,6 @@ def each(*listeners: Callable[[JournalEntry], object]) -> EntryListener:
 def _too_many(book: Playbook, count: int) -> Result:
     reason = f"{book.id} may change {book.guards.max_targets} at a time, and {count} were named"
     return Result("", Outcome.REFUSED, reason, "name fewer with --admin", playbook=book.id)
-
-
-def _not_diagnosed(
-    because: DiagnosisRef, targets: ChosenTargets, settings: TargetSettings, options: RemediateOptions
-) -> Result | None:
-    """The refusal of a target that is not part of the diagnosis, unless it was named explicitly."""
-    if options.admin or (settings.admin and because.target == settings.name):
-        return None
-    chosen = (one.target for one in targets.chosen if one.target.admin)
-    other = next((target for target in chosen if not because.covers(target.admin)), None)
-    if other is None:
-        return None
-    return Result(
-        "",
-        Outcome.REFUSED,
-        f"the diagnosis is of {because.target}, and {other.admin} is not one of its servers",
-        "diagnose that server, or name it explicitly: --admin URL",
-        target=other.name,
-    )
 
 
 def _refused(result: Result, options: RemediateOptions) -> int:

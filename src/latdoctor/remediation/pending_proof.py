@@ -81,10 +81,11 @@ class ProofStarted(Struct, frozen=True):
     schedule: Schedule
     window: float
     before: tuple[SignalLevel, ...]
-    pages: tuple[PageState, ...]
+    pages: tuple[PageState, ...] | None
     seen: tuple[SeenValue, ...]
     sources: Sources = Sources()
     measures: tuple[Measure, ...] = ()  # before the change and after it, when the run ended
+    broken: tuple[str, ...] = ()  # findings of a broken workload before the change
 
     @classmethod
     def of(cls, proof: Proof, before: Observation, window: float, sources: Sources, now: float) -> ProofStarted:
@@ -97,6 +98,7 @@ class ProofStarted(Struct, frozen=True):
             pages=proof.pages,
             seen=values[:_MOST_VALUES],
             sources=sources,
+            broken=proof.broken,
         )
 
     @property
@@ -106,7 +108,7 @@ class ProofStarted(Struct, frozen=True):
 
     def proof(self, verify: Verify) -> Proof:
         levels = {(one.signal, one.subject): one for one in self.before}
-        return Proof(verify, levels, self.schedule, self.pages)
+        return Proof(verify, levels, self.schedule, self.pages, self.broken)
 
     @property
     def observation(self) -> Observation:

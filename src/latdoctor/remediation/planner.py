@@ -31,6 +31,8 @@ class DiagnosisRef(Struct, frozen=True):
     target: str = ""
     subjects: tuple[str, ...] = ()  # of the cause: replica/0@127.0.0.1:8000
     servers: tuple[str, ...] = field(default=(), name="places")  # `host:port`, as target.host_and_port spells it
+    named: tuple[str, ...] = ()  # the subjects, and what the evidence was read on: node/gpu-7@CLUSTER
+    workloads: tuple[str, ...] = ()  # on Kubernetes: `prod/deployment/chat@CLUSTER`
 
     def covers(self, admin: str) -> bool:
         """Whether the server at `admin` is one of those that were diagnosed."""

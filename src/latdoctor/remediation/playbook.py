@@ -137,19 +137,49 @@ class Settle(Struct, frozen=True):
     until: Condition | None = None
 
 
+class Repair(Struct, frozen=True):
+    """What shows that a change has repaired a workload whose fault made no request slow: other Pods carried the load.
+
+    At least one finding of `broken` fired in each window before the change, and all of `incomplete` hold in one of
+    them: what happened once and is over is no fault. After it all of `whole` must be so in each window, and `not_worse`
+    hold of the levels. A rollout in progress is incomplete only for a while, and has no such finding.
+    """
+
+    broken: Annotated[tuple[Identifier, ...], NonEmpty]
+    whole: Annotated[tuple[ClearedFinding | Condition, ...], NonEmpty]
+    not_worse: Annotated[tuple[Condition, ...], NonEmpty]
+    incomplete: tuple[Condition, ...] = ()
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        """All of them; findings apart."""
+        return (*self.incomplete, *(item for item in self.whole if not isinstance(item, str)), *self.not_worse)
+
+    @property
+    def signals(self) -> frozenset[str]:
+        """Those that its conditions are about."""
+        return frozenset(signal for condition in self.conditions for signal in signals_of(condition))
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Those that were there before, and those that must be clear."""
+        return (*self.broken, *(item for item in self.whole if isinstance(item, str)))
+
+
 class Verify(Struct, frozen=True):
     """How a change is verified.
 
-    A window is a success only if `load` holds (the load is unchanged), all of `succeed` hold, and `mechanism` shows
-    what the change does: its findings are clear and its conditions hold. Successes without interruption for `hold`
-    within `within` verify the change; otherwise it is rolled back. One holding condition of `abort` rolls it back at
-    once.
+    A window is a success only if `load` holds (the load is unchanged), all of `succeed` hold or `repair` shows that a
+    broken workload is whole again, and `mechanism` shows what the change does: its findings are clear and its
+    conditions hold. Successes without interruption for `hold` within `within` verify the change; otherwise it is rolled
+    back. One holding condition of `abort` rolls it back at once.
     """
 
     succeed: Annotated[tuple[Condition, ...], NonEmpty]
     load: Condition | None = None
     mechanism: Annotated[tuple[ClearedFinding | Condition, ...], NonEmpty] = ()  # only with stages it may be absent
     abort: tuple[Condition, ...] = ()
+    repair: Repair | None = None
     alters: tuple[Identifier, ...] = ()  # signals of the load's kind that the change alters by itself
     hold: Wait = Wait(10.0)
     within: Wait = Wait(60.0)

@@ -188,6 +188,9 @@ def _check_names(playbook: Playbook, causes: Mapping[str, Collection[str]], find
     for finding in playbook.verify.cleared_findings:
         if finding not in findings:
             yield f"mechanism: unknown finding {finding!r}{_suggestion(finding, findings)}"
+    for one in playbook.verify.repair.findings if playbook.verify.repair else ():
+        if one not in findings:
+            yield f"repair: unknown finding {one!r}{_suggestion(one, findings)}"
     if playbook.treats is Treatment.CAUSE and all(name in causes for name in playbook.addresses):
         expected = {finding for name in playbook.addresses for finding in causes[name]}
         if not expected & set(playbook.verify.cleared_findings) and not _verifies_mechanism(playbook):

@@ -32,6 +32,7 @@ from latdoctor.remediation.observation import (
     evaluate_mechanism,
 )
 from latdoctor.remediation.playbook import Verify
+from latdoctor.remediation.repair import whole_in_all
 from latdoctor.remediation.run_result import WindowResult, WindowStatus
 
 ERROR = 0.01  # share of changes without effect that are verified, at most
@@ -48,11 +49,13 @@ _LATEST_PART = 2 / 3  # of the windows after the change, from which on its effec
 LOAD_KIND = ("input.length.mean", "input.rows.mean", "input.token_rate")
 _ORDERED = frozenset(("<", "<=", ">", ">="))
 _FALLS, _FALLS_FEW = 0.1, 0.05  # share by which the load may fall; less where little was observed before
-ANSWERED = "completion.rate"
+_ANSWERED = {"arrival.rate": "completion.rate", "router.arrival_rate": "router.completion_rate"}  # of what arrives
+ANSWERED = _ANSWERED["arrival.rate"]
 _OTHERWISE = ("fallback.rate", "standby.rate")  # answers, but not of the model
 _OTHERWISE_RISES = 0.05  # of all answers, by which they may rise, unless the playbook has a condition on them
 _ANSWERS_FALL = 0.2  # share by which the answered requests may fall, unless the playbook has a condition on them
 _SAME_KIND = 0.25  # the share by which the mean length of requests may differ
+_BEST_FIRST = (WindowStatus.UNPROVEN, WindowStatus.INCONCLUSIVE, WindowStatus.FAILURE)
 
 
 class Schedule(Struct, frozen=True):
@@ -95,13 +98,14 @@ class Schedule(Struct, frozen=True):
 class Proof:
     """What a change is compared with: the levels before it, and the processes that showed them.
 
-    `pages` is empty where the change replaces the process.
+    `pages` is None where the change replaces the process. `broken`: the findings of a broken workload.
     """
 
     verify: Verify
     before: Levels
     schedule: Schedule
-    pages: tuple[PageState, ...] = ()
+    pages: tuple[PageState, ...] | None = ()
+    broken: tuple[str, ...] = ()
 
     def look(self, windows: Sequence[Observation]) -> WindowResult:
         """The result after `windows`, which follow the change without a pause."""
@@ -113,13 +117,17 @@ class Proof:
         shifts = {key: moved for key, one in self.before.items() if (moved := shift(one.samples, after[key]))}
         load = tuple(self._same_load(found, levels, windows[-1]))
         chance = self.schedule.chance(elapsed, step)
-        shown = tuple(self._success(found, levels, _Comparer(levels, shifts, chance)))
-        if chance and all(one.status == HOLDS for one in (*load, *shown)):
+        effect = tuple(self._effect(found, levels))
+        improved = tuple(self._improved(found, _Comparer(levels, shifts, chance)))
+        repaired = tuple(self._repaired(latest, found, levels))
+        shown = repaired if repaired and _all_hold(repaired) and not _all_hold(improved) else (*improved, *repaired)
+        if chance and _all_hold((*load, *effect)) and (_all_hold(improved) or (repaired and _all_hold(repaired))):
             status = WindowStatus.SUCCESS
         else:
-            at_best = tuple(self._success(found, levels, _Comparer(levels, shifts)))
-            status = _status_at_best(load, at_best)
-        return WindowResult(windows[-1].started, windows[-1].ended, status, (*load, *shown))
+            at_best = tuple(self._improved(found, _Comparer(levels, shifts)))
+            ways = (at_best, repaired) if repaired else (at_best,)
+            status = min((_status_at_best(load, (*way, *effect)) for way in ways), key=_BEST_FIRST.index)
+        return WindowResult(windows[-1].started, windows[-1].ended, status, (*load, *shown, *effect))
 
     def _same_load(self, found: Observation, levels: SignalValues, last: Observation) -> Iterator[ConditionResult]:
         """Whether the same process gets as many requests of the same kind as before."""
@@ -131,16 +139,29 @@ class Proof:
                 yield _not_less(key, levels, found.values, self.schedule.load_falls)
                 if kind := self._kind_of(key[1]):
                     yield _same_kind(kind, levels, found.values)
-        if why := other_process(self.pages, last.pages):
+        if self.pages is not None and (why := other_process(self.pages, last.pages)):
             yield ConditionResult("the same process", FAILS, why)
 
     def _kind_of(self, subject: str) -> tuple[str, str] | None:
         keys = [(signal, subject) for signal in LOAD_KIND if signal not in self.verify.alters]
         return next((key for key in keys if key in self.before), None)
 
-    def _success(self, found: Observation, levels: SignalValues, compare: _Comparer) -> Iterator[ConditionResult]:
+    def _improved(self, found: Observation, compare: _Comparer) -> Iterator[ConditionResult]:
         for condition in self.verify.succeed:
-            yield evaluate_all(condition, found, levels, compare)
+            yield evaluate_all(condition, found, compare.levels, compare)
+
+    def _repaired(
+        self, latest: Sequence[Observation], found: Observation, levels: SignalValues
+    ) -> Iterator[ConditionResult]:
+        """Whether what was broken is whole in all of the latest windows, and nothing is worse; none if nothing was."""
+        if self.verify.repair is None or not self.broken:
+            return
+        yield from whole_in_all(self.verify.repair, latest)
+        for condition in self.verify.repair.not_worse:
+            yield evaluate_all(condition, found, levels, _Comparer(levels))
+
+    def _effect(self, found: Observation, levels: SignalValues) -> Iterator[ConditionResult]:
+        """What must be so beside success: requests are answered by the model, and the change does what it does."""
         yield from self._answered(found, levels)
         yield from self._by_the_model(found, levels)
         for item in self.verify.mechanism:
@@ -152,14 +173,14 @@ class Proof:
         Asked of what the load is held for: a replica that traffic is routed away from answers less. Fewer answers are
         enough where nearly all that arrives gets one: then they were answers to retries.
         """
-        if self.verify.load is None or ANSWERED in self.verify.signals:
+        if self.verify.load is None or self.verify.signals & set(_ANSWERED.values()):
             return
         held = _held(self.verify.load, {signal for signal, _ in levels})
         for key in [key for key in levels if key[0] in held]:
-            answered, arrived = (ANSWERED, key[1]), found.values.get(key, math.inf)
+            answered, arrived = (_ANSWERED.get(key[0], ANSWERED), key[1]), found.values.get(key, math.inf)
             if answered in levels and answered in found.values:
                 least = (1 - _ANSWERS_FALL) * min(levels[answered], arrived)
-                expected = f"{ANSWERED} > {1 - _ANSWERS_FALL:.2g} x before, or of {key[0]}"
+                expected = f"{answered[0]} > {1 - _ANSWERS_FALL:.2g} x before, or of {key[0]}"
                 yield _compared(answered, levels, found.values, expected, partial(operator.lt, least))
 
     def _by_the_model(self, found: Observation, levels: SignalValues) -> Iterator[ConditionResult]:
@@ -172,7 +193,8 @@ class Proof:
 
 def signals_compared(verify: Verify) -> frozenset[str]:
     """The signals whose levels before the change a proof needs."""
-    return frozenset((*LOAD_KIND, ANSWERED, *_OTHERWISE, *verify.signals))
+    repair = verify.repair.signals if verify.repair else frozenset[str]()
+    return frozenset((*LOAD_KIND, *_ANSWERED.values(), *_OTHERWISE, *verify.signals, *repair))
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +247,10 @@ class _Comparer:
         )
         why = f"{plain.atoms[0].signal} is {moved.factor:.2g} x before, not yet beyond chance ({needed})"
         return replace_fields(plain, status=UNKNOWN, unsettled=(why,))
+
+
+def _all_hold(results: Iterable[ConditionResult]) -> bool:
+    return all(one.status == HOLDS for one in results)
 
 
 def _demands_improvement(comparison: Comparison) -> bool:

@@ -19,6 +19,7 @@ from latdoctor.remediation.levels import levels_before
 from latdoctor.remediation.observation import Observation, left_signals
 from latdoctor.remediation.playbook import Settle, Verify
 from latdoctor.remediation.proof import FEW, Proof, Schedule, signals_compared
+from latdoctor.remediation.repair import broken_before
 from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped, call_with_timeout
 from latdoctor.remediation.run_result import PAIN_SIGNALS, Outcome, Reason, WindowResult, WindowStatus
 from latdoctor.remediation.verification import (
@@ -159,9 +160,9 @@ class RunObserver:
     def prove(self, verify: Verify, before: Before, *, replaces_process: bool) -> None:
         """Observe until the change is proven. Raises RunFailed, and ProofPending where that needs more time."""
         levels = levels_before(before, self.history, signals_compared(verify), self.window)
-        pages = () if replaces_process else before[-1].pages
+        pages = None if replaces_process else before[-1].pages
         now, later = Schedule.of_run(verify, levels, self.window)
-        proof = Proof(verify, levels, now, pages)
+        proof = Proof(verify, levels, now, pages, broken_before(verify.repair, before))
         windows = self._until_proven(proof, self.deadline(verify.within), before, ())
         if self.result is not None and self.result.status == WindowStatus.UNPROVEN:
             raise ProofPending(replace(proof, schedule=later), self.result.reason, windows)

@@ -27,6 +27,7 @@ from latdoctor.remediation.observation import (
 )
 from latdoctor.remediation.playbook import Verify
 from latdoctor.remediation.proof import improved_signals
+from latdoctor.remediation.repair import may_be_shown
 from latdoctor.remediation.run_result import WindowResult, WindowStatus
 
 # A service that completes so much more than arrives is draining its queue: P99 falls whatever is changed. Both rates
@@ -69,7 +70,8 @@ def find_abort(verify: Verify, observation: Observation, before: Before) -> Wind
 def unverifiable(verify: Verify, before: Before) -> tuple[str, ...]:
     """The conditions that are unknown before the change and would be unknown after it, with reasons of the evidence."""
     last = before[-1]
-    results = (*_load_results(verify, last, before), *_success_results(verify, last, before))
+    improved = () if may_be_shown(verify.repair, before) else _succeed_results(verify, last, before)
+    results = (*_load_results(verify, last, before), *improved, *_mechanism_results(verify, last, before))
     unknown = [one.summary for one in results if one.status == UNKNOWN]
     signals = {*left_signals(verify.conditions)}
     length = f"observed for {last.ended - last.started:.0f} s"
@@ -137,7 +139,7 @@ def stage_verification(verify: Verify, before: Before) -> Verify:
     queue does not grow. Where nothing was answered before, nothing can be worse.
     """
     if _unanswered(before):
-        return replace(verify, succeed=(_versus_before("completion.rate", ">=", 1.0),), mechanism=())
+        return replace(verify, succeed=(_versus_before("completion.rate", ">=", 1.0),), mechanism=(), repair=None)
     stays = AllOf(
         (
             _versus_before("completion.rate", ">", _SAME_COMPLETIONS),
@@ -147,7 +149,7 @@ def stage_verification(verify: Verify, before: Before) -> Verify:
     rises = _versus_before("completion.rate", ">", _DRAINS)
     queueing = AllOf((_above("queue.depth", _QUEUE), AnyOf((rises, stays))))
     condition = AnyOf((_versus_before("latency.p99", "<", _NOT_WORSE), queueing))
-    return replace(verify, succeed=(condition,), mechanism=())
+    return replace(verify, succeed=(condition,), mechanism=(), repair=None)
 
 
 def _unanswered(before: Before) -> bool:
@@ -180,7 +182,15 @@ def _load_results(verify: Verify, observation: Observation, before: Before) -> l
 
 
 def _success_results(verify: Verify, observation: Observation, before: Before) -> Iterator[ConditionResult]:
+    yield from _succeed_results(verify, observation, before)
+    yield from _mechanism_results(verify, observation, before)
+
+
+def _succeed_results(verify: Verify, observation: Observation, before: Before) -> Iterator[ConditionResult]:
     yield from (evaluate_against(condition, observation, before) for condition in verify.succeed)
+
+
+def _mechanism_results(verify: Verify, observation: Observation, before: Before) -> Iterator[ConditionResult]:
     for item in verify.mechanism:
         yield _first(_STRICTEST, (evaluate_mechanism(item, observation, one.values) for one in before))
 

@@ -16,15 +16,18 @@ from msgspec import structs
 from rich.cells import cell_len
 
 from latdoctor.diagnosis.codes import AnswerKind, CheckStatus, FindingKind, Level, ReasonCode, UserImpact
+from latdoctor.diagnosis.named_subjects import named_subjects
 from latdoctor.diagnosis.next_sources import playbooks_for
 from latdoctor.diagnosis.result import Check, Diagnosis, NextSource, RankedCause
 from latdoctor.evidence.model import Gap, kind_of
 from latdoctor.gap_code import GapCode
+from latdoctor.remediation.diagnosed_parameters import diagnosed_names
 from latdoctor.remediation.playbook_library import shipped_playbook
+from latdoctor.remediation.target import TargetKind
 from latdoctor.report import cluster_signs, diagnosis_text, time_scope
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.headline import harm
-from latdoctor.report.playbook import changes_workload, facts
+from latdoctor.report.playbook import facts
 from latdoctor.report.subject_names import part_of_service, shortened, subject_name
 from latdoctor.report.text_utils import WIDTH, wrapped
 from latdoctor.report.vital_signs import file_noun, measured
@@ -219,7 +222,7 @@ def _do(diagnosis: Diagnosis) -> Iterator[Line]:
     first = named[0]
     playbooks = playbooks_for(named, diagnosis)
     if playbooks:
-        yield from _command(f" Fix   latdoctor remediate --playbook {playbooks[0]}", _at(diagnosis, playbooks[0]))
+        yield from _command(f" Fix   latdoctor remediate --playbook {playbooks[0]}", *_at(diagnosis, playbooks[0]))
         yield from _labelled("", f"{_advice(playbooks[0])} shows the plan; --apply runs it", most=2)
     else:
         yield from _labelled("Do", _leading_sentences(first.remediation, 3), most=4)
@@ -228,11 +231,19 @@ def _do(diagnosis: Diagnosis) -> Iterator[Line]:
         yield Line(f" Page  {', '.join(owners)}{', if the fix does not help' if playbooks else ''}", rank=Rank.DO)
 
 
-def _command(start: str, end: str) -> Iterator[Line]:
-    """A command that can be pasted, on a second line where it is too long for one."""
-    whole = f"{start} {end}"
-    lines = [whole] if len(whole) <= WIDTH else [f"{start} \\", f"         {end}"]
-    yield from (Line(line, "bold", Rank.DO, continued=number > 0) for number, line in enumerate(lines))
+def _command(start: str, *options: str) -> Iterator[Line]:
+    """A command that can be pasted: on one line, else its options on lines of their own."""
+    lines = [" ".join((start, *options))]
+    if len(lines[0]) > WIDTH:
+        lines = [start]
+        for option in options:
+            if len(lines) > 1 and len(lines[-1]) + len(option) + 3 <= WIDTH:  # with a space and the continuation
+                lines[-1] += f" {option}"
+            else:
+                lines.append(f"{' ' * 9}{option}")
+    for number, line in enumerate(lines):
+        end = "" if number == len(lines) - 1 else " \\"
+        yield Line(f"{line}{end}", "bold", Rank.DO, continued=number > 0)
 
 
 def _advice(name: str) -> str:
@@ -241,10 +252,15 @@ def _advice(name: str) -> str:
     return f"{playbook.title} ({facts(playbook)});" if playbook else ""
 
 
-def _at(diagnosis: Diagnosis, playbook: str) -> str:
+def _at(diagnosis: Diagnosis, name: str) -> Iterator[str]:
     """The options that name the target to change: its workload and what shows the effect, else the server."""
-    server = _server(diagnosis)
-    return f"--kube {_workload(diagnosis)} {server}" if changes_workload(playbook) else server
+    playbook = shipped_playbook(name)
+    if playbook is not None and TargetKind.KUBERNETES in playbook.targets:
+        causes = (one for one in diagnosis.causes if one.named and name in one.playbooks)
+        subjects = (one for cause in causes for one in named_subjects(cause, diagnosis))
+        yield f"--kube {_workload(diagnosis)}"
+        yield from (f"--set {one}={names[0]}" for one, names in diagnosed_names(playbook, subjects).items())
+    yield _server(diagnosis)
 
 
 def _workload(diagnosis: Diagnosis) -> str:

@@ -24,6 +24,7 @@ _NAMES = {
     "arrival.rate": "arrival rate",
     "arrival.first_rate": "arrival rate without retries",
     "router.arrival_rate": "arrival rate at the router",
+    "router.completion_rate": "answers of the router",
     "completion.rate": "throughput",
     "queue.depth": "queue",
     "replica.up": "share of time in service",

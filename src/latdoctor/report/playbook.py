@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -10,7 +11,7 @@ from msgspec import Struct
 
 from latdoctor.conditions.ast import in_words
 from latdoctor.remediation.parameters import allowed_values, format_parameter
-from latdoctor.remediation.playbook import OnFailure, Parameter, Playbook, Step
+from latdoctor.remediation.playbook import OnFailure, Parameter, Playbook, Repair, Step
 from latdoctor.remediation.playbook_library import Library, shipped_playbook
 from latdoctor.remediation.target import TargetKind
 from latdoctor.units import format_value
@@ -156,10 +157,22 @@ def _proof(playbook: Playbook, texts: PlaybookTexts) -> Iterator[str]:
     if verify.load is not None:
         yield f"only windows at the same load count: {in_words(verify.load)}"
     yield from (f"must hold: {in_words(one)}" for one in verify.succeed)
+    if verify.repair is not None:
+        yield from repair_lines(verify.repair, texts.findings)
     yield from (f"must be clear: {_named(name, texts.findings)}" for name in verify.cleared_findings)
     yield from (f"must show the effect: {in_words(one)}" for one in verify.mechanism_conditions)
     yield f"all of it beyond chance, for at least {_span(verify.hold)}, within {_span(verify.within)}"
     yield from (f"rolled back at once if {in_words(one)}" for one in verify.abort)
+
+
+def repair_lines(repair: Repair, findings: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+    """The other way to succeed; `findings`: their sentences."""
+    lacking = "".join(f", and {in_words(one)}" for one in repair.incomplete)
+    yield f"or, where one of these fired all the time before: {', '.join(repair.broken)}{lacking}"
+    for one in repair.whole:
+        whole = f"{_named(one, findings)} is clear" if isinstance(one, str) else in_words(one)
+        yield f"  in each window: {whole}"
+    yield from (f"  and no worse: {in_words(one)}" for one in repair.not_worse)
 
 
 def _undo(playbook: Playbook, library: Library) -> Iterator[str]:
@@ -217,6 +230,7 @@ class PlaybookPage(Struct, frozen=True):
     settle_at_most: float
     load: str | None
     succeed: tuple[str, ...]
+    repair: tuple[str, ...] | None
     mechanism: tuple[str, ...]
     abort: tuple[str, ...]
     hold: float
@@ -264,6 +278,7 @@ def page(playbook: Playbook) -> PlaybookPage:
         settle_at_most=settle.at_most,
         load=None if verify.load is None else in_words(verify.load),
         succeed=tuple(in_words(one) for one in verify.succeed),
+        repair=None if verify.repair is None else tuple(repair_lines(verify.repair)),
         mechanism=tuple(one if isinstance(one, str) else in_words(one) for one in verify.mechanism),
         abort=tuple(in_words(one) for one in verify.abort),
         hold=verify.hold,

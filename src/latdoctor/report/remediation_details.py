@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
@@ -17,11 +17,12 @@ from latdoctor.journal.entry import JournalEntry
 from latdoctor.remediation.change import Change, Undo, Value
 from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
 from latdoctor.remediation.planner import DiagnosisRef, Plan
-from latdoctor.remediation.playbook import Playbook
+from latdoctor.remediation.playbook import Playbook, Verify
 from latdoctor.remediation.run_history import RunState, entry_text
 from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Pages
 from latdoctor.report.plain_conditions import plain_text
+from latdoctor.report.playbook import repair_lines
 from latdoctor.report.remediation_plan import Planned, proof_time
 from latdoctor.report.remediation_steps import RunSummary
 from latdoctor.report.shown_fields import shown_fields
@@ -170,6 +171,16 @@ def _reasons(because: DiagnosisRef, plan: Plan) -> list[RenderableType]:
     return rows
 
 
+def _required(verify: Verify) -> Iterator[str]:
+    """What must hold after the change."""
+    yield from map(in_words, (*verify.succeed, *verify.mechanism_conditions))
+    yield from (f"{finding} clear" for finding in verify.cleared_findings)
+    if verify.load is not None:
+        yield in_words(verify.load)
+    if verify.repair is not None:
+        yield from repair_lines(verify.repair)
+
+
 def _terms(plan: Plan, playbook: Playbook, pages: Pages) -> Table:
     """What must hold before, how the change is verified, how it is undone."""
     verify = playbook.verify
@@ -179,13 +190,7 @@ def _terms(plan: Plan, playbook: Playbook, pages: Pages) -> Table:
     for condition in playbook.preconditions:
         grid.add_row("needs", f"{in_words(condition)}; otherwise refused")
     grid.add_row("before", f"measured for {playbook.before.window:g} s (longer at a low request rate), evidence stored")
-    required = [
-        *map(in_words, (*verify.succeed, *verify.mechanism_conditions)),
-        *(f"{finding} clear" for finding in verify.cleared_findings),
-    ]
-    if verify.load is not None:
-        required.append(in_words(verify.load))
-    grid.add_row("verify", "\n".join(required))
+    grid.add_row("verify", "\n".join(_required(verify)))
     grid.add_row("", proof_time(playbook))
     grid.add_row("pages", "\n".join(clean(url, 200) for url in pages.watched) or _UNWATCHED)
     for url in pages.siblings:

@@ -250,6 +250,7 @@ def _terms(planned: Planned) -> Iterator[Line]:
     yield from labelled("Undo", undo, style="bold red" if Undo.IRREVERSIBLE in {c.undo for c in plan.changes} else "")
 
 
+_OR_REPAIRED = " (or what was broken all the time is whole)"
 # The same load is one of first requests where retries are meant to go.
 _WITHOUT_RETRIES = "arrival.first_rate"
 _RETRIES = "a server that does not count its retries shows the end of them as less load: the run is inconclusive then"
@@ -262,7 +263,8 @@ def verification_lines(playbook: Playbook) -> Iterator[Line]:
         needs = "; ".join(map(plain_condition, playbook.preconditions))
         yield from labelled("Needs", f"{needs}; otherwise refused", Rank.CHANGE, 1)
     proof = [
-        *map(plain_condition, (*verify.succeed, *verify.mechanism_conditions)),
+        *(f"{plain_condition(one)}{_OR_REPAIRED if verify.repair else ''}" for one in verify.succeed),
+        *map(plain_condition, verify.mechanism_conditions),
         *(f"{plain_text(name)} gone" for name in verify.cleared_findings),
     ]
     if verify.load is not None:

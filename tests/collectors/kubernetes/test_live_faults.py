@@ -13,7 +13,10 @@ import pytest
 from latdoctor.case_from_bundle import seen
 from latdoctor.cluster_api import ClusterApi
 from latdoctor.diagnosis.result import Diagnosis
+from latdoctor.evidence.model import to_json
 from latdoctor.lab.cluster.nodes import LOST
+from latdoctor.report.answer import text
+from tests.cli.running import run
 from tests.collectors.kubernetes.observing import bundle_of, diagnosis_of, named
 from tests.collectors.kubernetes.workloads import READY, alive, ready, wait_until_ready
 from tests.lab.cluster.objects import HEALTH, Namespace, Object, condition, container, waiting
@@ -159,7 +162,19 @@ def _first_loss(event: Object) -> float:
     return datetime.fromisoformat(event["firstTimestamp"]).timestamp()
 
 
-def test_a_lost_node_is_named_since_it_last_reported(api: ClusterApi, namespace: Namespace, kubeconfig: Path) -> None:
+def _leads_to_a_drain(diagnosis: Diagnosis, node: str, name: str, kubeconfig: Path, folder: Path) -> None:
+    """The node that the diagnosis names is drained without typing its name."""
+    assert f"--set node={node}" in text(diagnosis)
+    (folder / "d.json").write_bytes(to_json(diagnosis))
+    planned = run(["remediate", "--from", str(folder / "d.json"), "--kube", name, "--kubeconfig", str(kubeconfig)])
+    assert planned.code == 0, planned.err
+    assert f"nodes/{node}" in planned.out
+
+
+def test_a_lost_node_is_named_since_it_last_reported_and_leads_to_its_drain(
+    api: ClusterApi, namespace: Namespace, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
     spare = {"nodeSelector": {SPARE_LABEL: "true"}, "tolerations": [{"key": SPARE_LABEL, "operator": "Exists"}]}
     namespace.deployment("chat", 1, READY, **spare)
     wait_until_ready(namespace, "chat", 1)
@@ -176,6 +191,7 @@ def test_a_lost_node_is_named_since_it_last_reported(api: ClusterApi, namespace:
         assert named(diagnosis)[:1] == ["infra.kubernetes.node-lost"]
         assert diagnosis.since is not None
         assert abs(diagnosis.since.time - at) < SLACK
+        _leads_to_a_drain(diagnosis, lost, f"{namespace.name}/chat", kubeconfig, tmp_path)
     finally:
         api.patch(node, {"metadata": {"annotations": {LOST: None}}})
 

@@ -68,6 +68,7 @@ LEVELS = (
     *CURVES,
     "router.latency",
     "router.arrival_rate",
+    "router.completion_rate",
     "arrival.first_rate",
     "dependency.time.mean",
     "session.history.mean",

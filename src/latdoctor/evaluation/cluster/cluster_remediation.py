@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -15,10 +14,12 @@ from msgspec import Struct
 
 from latdoctor.case_from_bundle import case, seen
 from latdoctor.diagnosis.diagnose import Stamp, diagnose
+from latdoctor.diagnosis.named_subjects import named_subjects
 from latdoctor.diagnosis.result import Diagnosis
 from latdoctor.diagnosis.rule_schema import RuleSet
 from latdoctor.errors import OperationError
 from latdoctor.evidence.bundle_files import opened
+from latdoctor.remediation.diagnosed_parameters import diagnosed_names
 from latdoctor.remediation.playbook_library import shipped as shipped_playbooks
 from latdoctor.remediation.target import TargetKind
 from latdoctor.sanitize import clean
@@ -26,7 +27,6 @@ from latdoctor.sanitize import clean
 VERIFIED, ROLLED_BACK = 0, 3  # exit codes of `latdoctor remediate`
 _REFUSED = (1, 2, 5)  # nothing was changed, a parameter is missing, a guard refuses
 MOST_SECONDS = 300.0
-_NODE = re.compile(r"node/([^@]+)")
 _STAMP = Stamp("bench", "")
 
 
@@ -89,16 +89,15 @@ def _run(playbook: str, options: Sequence[str]) -> ClusterRemediation:
 
 
 def _playbooks(diagnosis: Diagnosis) -> dict[str, tuple[str, ...]]:
-    """The playbooks of named causes that change objects of a cluster, each with the node that the cause names."""
+    """The playbooks of named causes that change objects of a cluster, with the first node or container they name."""
     library = shipped_playbooks()
     found: dict[str, tuple[str, ...]] = {}
     for cause in diagnosis.causes:
-        node = next((match[1] for subject in cause.subjects if (match := _NODE.match(subject))), "")
         for name in cause.playbooks if cause.named else ():
             playbook = library.find(name)
             if TargetKind.KUBERNETES in playbook.targets:
-                needs_node = any(parameter.name == "node" for parameter in playbook.parameters)
-                found[name] = ("--set", f"node={node}") if needs_node and node else ()
+                known = diagnosed_names(playbook, named_subjects(cause, diagnosis))
+                found[name] = tuple(f"--set={parameter}={names[0]}" for parameter, names in known.items())
     return found
 
 

@@ -28,6 +28,7 @@ from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, Req
 from latdoctor.lab.server.replica_pool import Replica, ReplicaPool, ReplicaState
 
 MAX_ANSWER_BYTES = 1 << 20
+OK = 200
 # About the same steps as on the replicas' own pages: 0.5 ms · 1.5ⁿ, up to a minute.
 SECONDS = tuple(0.0005 * 1.5**step for step in range(30))
 # Replicas close an idle connection after 5 s; one that is about to be closed must not get a request.
@@ -49,6 +50,7 @@ class RouterMetrics:
         self._pool = pool
         self.registry = CollectorRegistry()
         self._arrivals = self._counter("ref_router_arrivals", "Requests that came in")
+        self._completions = self._counter("ref_router_completions", "Requests that were answered with success")
         self._whole = self._histogram("ref_router_seconds", "From the request's arrival at the router to its answer")
         self._answers = self._counter("ref_router_requests", "Requests a replica was asked for", "replica", "status")
         self._unrouted = self._counter("ref_router_unrouted", "Requests no replica answered", "reason")
@@ -85,6 +87,8 @@ class RouterMetrics:
         self._statuses.setdefault(replica, set()).add(str(status))
         self._seconds.labels(replica).observe(seconds)
         self._whole.observe(seconds)
+        if status == OK:
+            self._completions.inc()
 
     def unrouted(self, reason: str) -> None:
         self._unrouted.labels(reason).inc()

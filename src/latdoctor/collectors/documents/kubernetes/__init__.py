@@ -21,6 +21,7 @@ SIGNALS = frozenset(
         "container.oom_killed",
         "container.probe.grace",
         "container.probe.timeout",
+        "container.ran_until_oom",
         "container.ready",
         "container.restarts",
         "container.waiting_reason",

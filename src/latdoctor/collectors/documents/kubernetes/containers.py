@@ -135,6 +135,8 @@ def put_end(gathered: Gathered, subject: str, end: Ended, line: int, place: str 
         fields["signal_number"] = code - _SIGNALLED
     if end.started is not None and end.finished is not None and end.finished >= end.started:
         fields["ran"] = end.finished - end.started
+        if reason == OOM_KILLED:
+            gathered.reading("container.ran_until_oom", subject, end.finished - end.started, line, place=place)
         said.append(f"after {format_value(end.finished - end.started, 'time')}")
     text = ", ".join(said) + (f": {end.message}" if end.message else "")
     gathered.event("kube.container_ended", subject, line, time=end.finished, about=about, text=text, fields=fields)

@@ -230,6 +230,9 @@ def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
             ):
                 if kind == "deployment" or name in ("ready", "available") or (kind, name) == ("statefulset", "updated"):
                     gathered.reading(f"workload.replicas_{name}", subject, count or 0.0, line, place=place)
+        if kind == "statefulset" and found.spec is not None and found.spec.replicas is not None:  # it does not say so
+            missing = max(0.0, found.spec.replicas - (status.ready_replicas or 0.0))
+            gathered.reading("workload.replicas_unavailable", subject, missing, line, place=place)
         for condition in status.conditions or ():
             conditions.put_workload(
                 gathered, subject, condition.type, condition.status, condition.reason or "", condition.message or "",

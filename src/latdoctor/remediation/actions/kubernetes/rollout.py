@@ -14,7 +14,13 @@ from latdoctor.remediation.actions.kubernetes.field_action import Arguments, Fie
 from latdoctor.remediation.actions.kubernetes.fields import compact, raw_at, to_raw, without
 from latdoctor.remediation.actions.kubernetes.rights import WORKLOAD, Right
 from latdoctor.remediation.actions.kubernetes.scaling import REPLICAS, locate_workload
-from latdoctor.remediation.actions.kubernetes.workload import chosen_container, container_pointers, workload_path
+from latdoctor.remediation.actions.kubernetes.workload import (
+    UNSEEN,
+    chosen_container,
+    container_pointers,
+    is_observed,
+    workload_path,
+)
 from latdoctor.remediation.change import Deadline, State, Value, Values
 
 TEMPLATE = "/spec/template"
@@ -46,6 +52,15 @@ class RevisionedTemplate(ClusterObject):
             rest=state.rest,
             instance=state.instance,
         )
+
+
+class RolloutStrategy(ClusterObject):
+    """How a Deployment replaces its Pods: in effect as soon as its controller has seen it."""
+
+    __slots__ = ()
+
+    def incomplete(self, deadline: Deadline) -> str:
+        return "" if is_observed(self.connection.get(self.path, deadline)) else UNSEEN
 
 
 def _revisions(connection: Connection, deployment: Object, deadline: Deadline) -> Iterator[tuple[str, str]]:
@@ -164,6 +179,7 @@ SLOW_DOWN = FieldsAction(
     select=lambda _: (REPLICAS, _MIN_READY, *_LIMITS),
     desired=_slower,
     rights=(Right("get", "apps", "deployments"), Right("patch", "apps", "deployments")),
+    object_type=RolloutStrategy,
 )
 DRAIN_SAFE = FieldsAction(
     name="kubernetes.rollout.drain-safe",

@@ -11,6 +11,7 @@ from latdoctor.remediation.change import Deadline, Refused, State
 from latdoctor.remediation.target import ClusterWorkload
 
 CONTAINERS = "/spec/template/spec/containers"
+UNSEEN = "the controller has not seen the change yet"
 _OVERDUE = "ProgressDeadlineExceeded"
 
 
@@ -46,6 +47,12 @@ def chosen_container(arguments: Mapping[str, str], state: State, having: str) ->
     return fitting[0]
 
 
+def is_observed(found: Object) -> bool:
+    """Whether its controller has seen the present specification."""
+    seen = int(raw_at(found, "/status/observedGeneration") or 0)
+    return seen >= int(raw_at(found, "/metadata/generation") or 0)
+
+
 def incomplete(found: Object) -> str:
     """What a rollout of the workload still waits for; empty once it is complete.
 
@@ -53,8 +60,8 @@ def incomplete(found: Object) -> str:
     """
     metadata, status = found["metadata"], found.get("status") or {}
     desired = int(raw_at(found, "/spec/replicas") or 0)
-    if int(status.get("observedGeneration") or 0) < int(metadata.get("generation") or 0):
-        return "the controller has not seen the change yet"
+    if not is_observed(found):
+        return UNSEEN
     if raw_at(found, "/spec/paused"):
         return ""
     for condition in status.get("conditions") or ():
