@@ -24,7 +24,7 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 Body = Mapping[str, Any] | Sequence[Mapping[str, Any]]  # a JSON Patch is a list
 _WATCH_FOR = 25  # seconds: shorter than the time-out between pieces, so that a quiet watch ends by itself
-_RETRY_AFTER = 0.5
+_RETRY_AFTER, _LONGEST_RETRY_AFTER = 0.5, 30.0
 
 
 class NoAnswer(StrEnum):
@@ -40,7 +40,8 @@ class NoAnswer(StrEnum):
 class ApiError(OperationError):
     """A refused request with its HTTP status; NO_ANSWER where there is no usable answer, and then why.
 
-    `causes`: the codes in the server's answer, such as DisruptionBudget or NamespaceTerminating.
+    `causes`: the codes in the server's answer, such as DisruptionBudget or NamespaceTerminating. `retry_after`: seconds
+    after which the server wants to be asked again, where it sent them.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class ApiError(OperationError):
         causes: Sequence[str] = (),
         *,
         no_answer: NoAnswer = NoAnswer.UNREACHABLE,
+        retry_after: float | None = None,
     ) -> None:
         super().__init__(what, where=where)
         self.status = status
         self.causes = tuple(causes)
         self.no_answer = no_answer
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +133,10 @@ class ClusterApi:
     def get(self, path: str, **query: str) -> dict[str, Any]:
         return self._json(path, self._send("get", path, query=query))
 
+    def content(self, path: str) -> bytes:
+        """The answer as it is, of a path that gives no JSON."""
+        return self._bounded(path, self._send("get", path))
+
     def create(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return self._json(path, self._send("post", path, body))
 
@@ -147,7 +154,7 @@ class ClusterApi:
     def follow(self, path: str, stop: Event, **query: str) -> Iterator[Listed | Changed]:
         """The objects of `path` and their changes, until `stop` is set.
 
-        An expired watch (410) or a lost connection is followed by a new list.
+        An expired watch (410), a lost connection or an overloaded server (429) is followed by a new list.
         """
         while not stop.is_set():
             try:
@@ -155,9 +162,10 @@ class ClusterApi:
                 yield Listed(tuple(answer["items"]))
                 yield from self._watch(path, answer["metadata"]["resourceVersion"], stop, query)
             except ApiError as error:
-                if error.status not in (NO_ANSWER, GONE):
+                if error.status not in (NO_ANSWER, GONE, TOO_MANY_REQUESTS):
                     raise
-                stop.wait(_RETRY_AFTER if error.status == NO_ANSWER else 0)
+                again = _RETRY_AFTER if error.retry_after is None else min(error.retry_after, _LONGEST_RETRY_AFTER)
+                stop.wait(0 if error.status == GONE else again)
 
     def _watch(self, path: str, version: str, stop: Event, query: Mapping[str, str]) -> Iterator[Changed]:
         """Changes after `version`; a watch that ends by itself resumes. Raises ApiError."""
@@ -187,17 +195,21 @@ class ClusterApi:
             response.close()
 
     def _json(self, path: str, response: Any) -> dict[str, Any]:
-        content = self._checked(path, lambda: self._content(response))
-        most = self._limits.bytes
-        if most is not None and len(content) > most:
-            raise ApiError(NO_ANSWER, f"the answer is larger than {most >> 20} MiB", path, no_answer=NoAnswer.TOO_LARGE)
         try:
-            decoded = json.loads(content)
+            decoded = json.loads(self._bounded(path, response))
         except ValueError as error:
             raise ApiError(NO_ANSWER, "the answer is no JSON", path, no_answer=NoAnswer.MALFORMED) from error
         if not isinstance(decoded, dict):
             raise ApiError(NO_ANSWER, "the answer is no object", path, no_answer=NoAnswer.MALFORMED)
         return decoded
+
+    def _bounded(self, path: str, response: Any) -> bytes:
+        """The body of an answer. Raises ApiError for one that is too large."""
+        content: bytes = self._checked(path, lambda: self._content(response))
+        most = self._limits.bytes
+        if most is not None and len(content) > most:
+            raise ApiError(NO_ANSWER, f"the answer is larger than {most >> 20} MiB", path, no_answer=NoAnswer.TOO_LARGE)
+        return content
 
     def _content(self, response: Any) -> bytes:
         most = self._limits.bytes
@@ -223,7 +235,7 @@ class ClusterApi:
             return response.response
         content = self._checked(path, response.read)
         message, causes = _message(response.status, response.reason, content)
-        raise ApiError(response.status, message, path, causes)
+        raise ApiError(response.status, message, path, causes, retry_after=_retry_after(response.response.headers))
 
     def _answer(
         self,
@@ -288,6 +300,12 @@ def _configure(settings: Any, login: Login) -> str:
             f"no login to a cluster: {error}", next_step="kubectl config get-contexts lists the contexts"
         ) from error
     return context
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    """The seconds of `Retry-After`; None without it, or for a date, which API servers do not send."""
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdigit() and len(text) < 6 else None
 
 
 def _message(status: int, reason: str, content: bytes) -> tuple[str, tuple[str, ...]]:

@@ -8,10 +8,10 @@ import pytest
 
 from latdoctor.cluster_api import ClusterApi
 from tests.collectors.kubernetes import workloads
-from tests.lab.cluster.conftest import api, kubeconfig, namespace
+from tests.lab.cluster.conftest import api, kubeconfig, namespace, spare_nodes
 from tests.lab.cluster.objects import Namespace
 
-__all__ = ["api", "kubeconfig", "namespace", "prod"]
+__all__ = ["api", "kubeconfig", "namespace", "prod", "spare_nodes"]
 
 
 @pytest.fixture(scope="module")

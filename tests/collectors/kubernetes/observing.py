@@ -15,9 +15,11 @@ from latdoctor.diagnosis.rule_loader import shipped
 from latdoctor.evidence.bundle import Bundle, Context
 
 
-def bundle_of(kubeconfig: Path | None, *names: str, context: str = "", timeout: float = 5.0) -> Bundle:
+def bundle_of(
+    kubeconfig: Path | None, *names: str, context: str = "", timeout: float = 5.0, window: float = 10.0
+) -> Bundle:
     wanted = KubernetesWorkloads(names, Login(kubeconfig, context))
-    request = CollectRequest(kubernetes=wanted, timeout=timeout)
+    request = CollectRequest(kubernetes=wanted, timeout=timeout, window=window)
     return collect_bundle(COLLECTORS, request, Context(names[0]), SystemClock())
 
 

@@ -151,17 +151,6 @@ def _average(value: int) -> Object:
     return {"type": "AverageValue", "averageValue": str(value)}
 
 
-_EVENTS = "/api/v1/namespaces/default/events"
-
-
-def _is_loss(event: Object, node: str) -> bool:
-    return bool(event["reason"] == "NodeNotReady" and event["involvedObject"]["name"] == node)
-
-
-def _first_loss(event: Object) -> float:
-    return datetime.fromisoformat(event["firstTimestamp"]).timestamp()
-
-
 def _leads_to_a_drain(diagnosis: Diagnosis, node: str, name: str, kubeconfig: Path, folder: Path) -> None:
     """The node that the diagnosis names is drained without typing its name."""
     assert f"--set node={node}" in text(diagnosis)
@@ -171,29 +160,63 @@ def _leads_to_a_drain(diagnosis: Diagnosis, node: str, name: str, kubeconfig: Pa
     assert f"nodes/{node}" in planned.out
 
 
-def test_a_lost_node_is_named_since_it_last_reported_and_leads_to_its_drain(
+@pytest.mark.usefixtures("spare_nodes")
+def test_a_lost_node_is_named_since_it_last_reported_also_when_it_is_lost_again_and_leads_to_its_drain(
     api: ClusterApi, namespace: Namespace, kubeconfig: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """The controller of nodes counts a further loss with the first one, in one event."""
     monkeypatch.setenv("LATDOCTOR_STATE", str(tmp_path / "state"))
-    spare = {"nodeSelector": {SPARE_LABEL: "true"}, "tolerations": [{"key": SPARE_LABEL, "operator": "Exists"}]}
-    namespace.deployment("chat", 1, READY, **spare)
+    stays = [{"key": key, "operator": "Exists"} for key in (SPARE_LABEL, "node.kubernetes.io/unreachable")]
+    namespace.deployment("chat", 1, READY, nodeSelector={SPARE_LABEL: "true"}, tolerations=stays)
     wait_until_ready(namespace, "chat", 1)
     (pod,) = namespace.wait("pods", lambda pods: ready(pods, "chat")).values()
-    node = f"/api/v1/nodes/{pod['spec']['nodeName']}"
-    # The node's controller counts a further loss with the first one, in one event.
-    earlier = [_first_loss(one) for one in api.get(_EVENTS)["items"] if _is_loss(one, pod["spec"]["nodeName"])]
-    at = min([now(), *earlier])
-    api.patch(node, {"metadata": {"annotations": {LOST: "true"}}})
-    try:
-        lost = pod["spec"]["nodeName"]
-        namespace.wait("nodes", lambda nodes: condition(nodes[lost], "Ready") == "Unknown", "/api/v1/nodes")
-        diagnosis = diagnosed(kubeconfig, namespace)
+    lost = pod["spec"]["nodeName"]
+    for _ in range(2):
+        at = now()
+        with losing(api, namespace, lost):
+            diagnosis = diagnosed(kubeconfig, namespace)
+            _leads_to_a_drain(diagnosis, lost, f"{namespace.name}/chat", kubeconfig, tmp_path)
+        wait_until_ready(namespace, "chat", 1)
         assert named(diagnosis)[:1] == ["infra.kubernetes.node-lost"]
         assert diagnosis.since is not None
         assert abs(diagnosis.since.time - at) < SLACK
-        _leads_to_a_drain(diagnosis, lost, f"{namespace.name}/chat", kubeconfig, tmp_path)
+
+
+@contextmanager
+def losing(api: ClusterApi, namespace: Namespace, node: str) -> Iterator[None]:
+    """The node is lost, and known as that, within the block."""
+    path = f"/api/v1/nodes/{node}"
+    api.patch(path, {"metadata": {"annotations": {LOST: "true"}}})
+    try:
+        namespace.wait("nodes", lambda nodes: condition(nodes[node], "Ready") == "Unknown", "/api/v1/nodes")
+        yield
     finally:
-        api.patch(node, {"metadata": {"annotations": {LOST: None}}})
+        api.patch(path, {"metadata": {"annotations": {LOST: None}}})
+        namespace.wait("nodes", lambda nodes: condition(nodes[node], "Ready") == "True", "/api/v1/nodes")
+
+
+def test_a_quota_that_refuses_pods_is_named_while_the_others_serve(
+    api: ClusterApi, namespace: Namespace, kubeconfig: Path
+) -> None:
+    namespace.deployment("chat", 2, READY)
+    wait_until_ready(namespace, "chat", 2)
+    quota = {"metadata": {"name": "pods"}, "spec": {"hard": {"pods": "2"}}}
+    api.create(namespace.path("resourcequotas"), quota)
+    namespace.wait("resourcequotas", lambda found: found["pods"].get("status", {}).get("used", {}).get("pods") == "2")
+    full = diagnosed(kubeconfig, namespace)
+    assert named(full) == []  # it is used up, and nothing is refused
+
+    at = now()
+    namespace.api.patch(namespace.path("deployments", "chat"), {"spec": {"replicas": 4}})
+    namespace.wait("deployments", lambda found: condition(found["chat"], "ReplicaFailure") == "True")
+    refused = diagnosed(kubeconfig, namespace)
+    assert named(refused) == ["infra.kubernetes.no-capacity"]
+    assert refused.since is not None
+    assert abs(refused.since.time - at) < SLACK
+
+    api.delete(namespace.path("resourcequotas", "pods"))
+    wait_until_ready(namespace, "chat", 4)
+    assert named(diagnosed(kubeconfig, namespace)) == []  # its events are of the last minutes, and over
 
 
 def test_the_accelerators_that_are_free_are_counted(namespace: Namespace, kubeconfig: Path) -> None:

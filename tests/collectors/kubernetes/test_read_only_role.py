@@ -1,4 +1,4 @@
-"""The shipped read-only role: a diagnosis with it lacks nothing, and it grants nothing that no diagnosis asks for."""
+"""The shipped roles for reading: a diagnosis with them lacks nothing, and they grant nothing that none asks for."""
 
 from __future__ import annotations
 
@@ -20,18 +20,20 @@ from tests.collectors.kubernetes.workloads import BROKEN
 from tests.lab.cluster.objects import Namespace
 
 MANIFEST = Path("deploy/kubernetes/read-only.yaml")
+OF_NODES = Path("deploy/kubernetes/node-metrics.yaml")  # optional
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
 
-def role() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(MANIFEST.read_text())
+def role(manifest: Path = MANIFEST) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(manifest.read_text())
     return found
 
 
-def granted() -> set[tuple[str, str, str]]:
+def granted(*manifests: Path) -> set[tuple[str, str, str]]:
     return {
         (group, resource, verb)
-        for rule in role()["rules"]
+        for manifest in manifests
+        for rule in role(manifest)["rules"]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
         for verb in rule["verbs"]
@@ -44,16 +46,18 @@ def asked(path: str) -> tuple[str, str, str]:
     group, rest = ("", parts[2:]) if parts[0] == "api" else (parts[1], parts[3:])
     if rest[0] == "namespaces" and len(rest) > 2:
         rest = rest[2:]
+    if len(rest) > 2:
+        return group, f"{rest[0]}/{rest[2]}", "get"
     return group, rest[0], "get" if len(rest) > 1 else "list"
 
 
-def test_it_grants_exactly_what_is_asked_for(tmp_path: Path) -> None:
+def test_they_grant_exactly_what_is_asked_for(tmp_path: Path) -> None:
     every = [one for one in vars(resources).values() if isinstance(one, resources.Resource) and one.group]
     groups = [{"name": one.group, "versions": [{"version": version} for version in one.versions]} for one in every]
     spec = {
         "nodeName": "node-0",
         "priorityClassName": "high",
-        "containers": [{"name": "server", "resources": {"limits": {"nvidia.com/gpu": "1"}}}],
+        "containers": [{"name": "server", "resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}],
     }
     pod = {"metadata": {"name": "chat-0", "namespace": "prod"}, "spec": spec, "status": {"phase": "Running"}}
     owner = {"kind": "ReplicaSet", "name": "chat-7f", "controller": True}
@@ -74,7 +78,7 @@ def test_it_grants_exactly_what_is_asked_for(tmp_path: Path) -> None:
     with listening(route, tmp_path) as kubeconfig:
         bundle_of(kubeconfig, "prod/chat-0")
         bundle_of(kubeconfig, "prod")
-    assert {asked(path) for path in paths} == granted()
+    assert {asked(path) for path in paths} == granted(MANIFEST, OF_NODES)
 
 
 def test_a_diagnosis_with_it_lacks_nothing(namespace: Namespace, account: Path) -> None:

@@ -35,6 +35,10 @@ def any_pod(holds: Callable[[Object], object]) -> Shows:
     return lambda pods: any(holds(one) for one in pods.values())
 
 
+def cpu_limit(pod: Object) -> str:
+    return str(pod["spec"]["containers"][0].get("resources", {}).get("limits", {}).get("cpu", ""))
+
+
 def is_at_maximum(scalers: Objects) -> bool:
     conditions = (each for one in scalers.values() for each in one.get("status", {}).get("conditions") or ())
     return any(each["reason"] == "TooManyReplicas" and each["status"] == "True" for each in conditions)
@@ -52,6 +56,7 @@ ON_ANY_NODE: dict[str, tuple[str, Shows]] = {
     "quota": ("deployments", lambda all_: any(condition(one, "ReplicaFailure") == "True" for one in all_.values())),
     "no-gpu": ("events", any_event("FailedScheduling", "Insufficient nvidia.com/gpu")),
     "hpa-at-maximum": ("horizontalpodautoscalers", is_at_maximum),
+    "cpu-limit": ("pods", any_pod(lambda pod: cpu_limit(pod) and condition(pod, "Ready") == "True")),
     "preempted": ("events", any_event("Preempted", "")),
 }
 OF_NODES: dict[str, tuple[str, Shows]] = {

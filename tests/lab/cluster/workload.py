@@ -1,7 +1,7 @@
 """The server of a test Pod on POD_IP:8000: /healthz, POST, and what its arguments say.
 
 `unhealthy-after=N`: /healthz fails after N requests; `memory=N`: takes N MiB; `end-file=PATH`: writes it on SIGTERM;
-`seconds=N`: takes so long to answer a POST.
+`seconds=N`: takes so long to answer a POST; `busy=1`: computes all the time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,6 +52,15 @@ def end(*_: object) -> None:
 
 
 signal.signal(signal.SIGTERM, end)
+
+
+def compute() -> None:
+    while True:
+        pass
+
+
+if "busy" in options:
+    threading.Thread(target=compute, daemon=True).start()
 
 
 class Server(ThreadingHTTPServer):

@@ -10,11 +10,12 @@ TITLE = "Kubernetes"
 
 
 def provided_signals() -> frozenset[str]:
-    """The signals of objects, and of the cluster's accelerators."""
+    """The signals of objects, of the cluster's accelerators, and of CPU limits."""
     from latdoctor.collectors.documents.kubernetes import SIGNALS
     from latdoctor.collectors.kubernetes import accelerators
+    from latdoctor.collectors.kubernetes.resources import CPU_COUNTERS
 
-    return SIGNALS | set(accelerators.SIGNALS)
+    return SIGNALS | set(accelerators.SIGNALS) | set(CPU_COUNTERS)
 
 
 def _is_on_kubernetes(evidence: Evidence) -> bool:

@@ -20,7 +20,8 @@ from latdoctor.collectors.kubernetes.trimmed_objects import trimmed
 Object = Mapping[str, Any]
 PAGE, PAGES = 500, 4  # objects of one answer, and answers of one list
 _AT_ONCE = 8
-_AGAIN_AFTER = 1.0  # seconds; API servers send one or two as Retry-After
+_TRIES = 3  # of a request that the server refuses as overloaded
+_AGAIN_AFTER = 1.0  # seconds, where the server does not say when
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,11 +113,13 @@ class ApiReader:
         return Objects(tuple(found), is_whole=False, version=version)
 
     def _get(self, path: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """An answer; asked once more where the server is overloaded. Raises ApiError."""
-        try:
-            return self._api.get(path, **query)
-        except ApiError as error:
-            if error.status != TOO_MANY_REQUESTS or time.monotonic() + _AGAIN_AFTER > self._deadline:
-                raise
-        threading.Event().wait(_AGAIN_AFTER)
+        """An answer; asked again where the server is overloaded, when it wants to be. Raises ApiError."""
+        for _ in range(_TRIES - 1):
+            try:
+                return self._api.get(path, **query)
+            except ApiError as error:
+                again = _AGAIN_AFTER if error.retry_after is None else error.retry_after
+                if error.status != TOO_MANY_REQUESTS or time.monotonic() + again > self._deadline:
+                    raise
+                threading.Event().wait(again)
         return self._api.get(path, **query)

@@ -18,12 +18,12 @@ from latdoctor.collectors.base import (
     Clock,
     CollectRequest,
     CollectResult,
-    KubernetesWorkloads,
     SourceAvailability,
     SourceReader,
 )
-from latdoctor.collectors.kubernetes import NAME, accelerators, provided_signals
+from latdoctor.collectors.kubernetes import NAME, accelerators, provided_signals, resources
 from latdoctor.collectors.kubernetes.api_reads import ApiReader, Object, groups_of
+from latdoctor.collectors.kubernetes.cpu_counters import LimitedPods, limited_pods, read_cpu_counters
 from latdoctor.collectors.kubernetes.failed_reads import gap_of, is_fatal
 from latdoctor.collectors.kubernetes.found_workload import find
 from latdoctor.collectors.kubernetes.live_evidence import MALFORMED, SCOPE, Scope, parse
@@ -54,7 +54,7 @@ def _collect(request: CollectRequest, clock: Clock) -> CollectResult:
         listed = f": {', '.join(error.listed)}" if error.listed else ""
         return _nothing(clean(error.what, 300), f"{error.next_step}{listed}", GapCode.NOT_MATCHED)
     try:
-        return _workloads(api, wanted, request.timeout, clock)
+        return _workloads(api, request, clock)
     except MALFORMED as error:
         reason = f"the API server {api.address} sent an object of another shape: {clean(repr(error), 100)}"
         return _nothing(reason, "check that it is an API server of Kubernetes", GapCode.UNREADABLE)
@@ -67,8 +67,10 @@ def _nothing(reason: str, next_step: str, code: GapCode) -> CollectResult:
     return CollectResult(gaps=(Gap(NAME, reason, hidden, next_step=next_step, code=code),))
 
 
-def _workloads(api: ClusterApi, wanted: KubernetesWorkloads, timeout: float, clock: Clock) -> CollectResult:
-    deadline = time.monotonic() + _PATIENCE * timeout
+def _workloads(api: ClusterApi, request: CollectRequest, clock: Clock) -> CollectResult:
+    assert request.kubernetes is not None
+    wanted = request.kubernetes
+    deadline = time.monotonic() + _PATIENCE * request.timeout
     try:
         reader = ApiReader(api, deadline, groups_of(api))
     except ApiError as error:
@@ -81,17 +83,22 @@ def _workloads(api: ClusterApi, wanted: KubernetesWorkloads, timeout: float, clo
         reader = ApiReader(api, deadline)
     artifacts: list[Artifact] = []
     gaps: dict[Gap, None] = {}
+    limited: list[LimitedPods] = []
     for number, text in enumerate(wanted.names[:MOST_WORKLOADS], 1):
-        found = _workload(api, reader, parse_workload(text), number, clock)
+        found = _workload(api, reader, parse_workload(text), number, clock, limited)
         artifacts.extend(found.artifacts)
         gaps.update(dict.fromkeys(found.gaps))
     if wanted.names[MOST_WORKLOADS:]:
         reason = f"{len(wanted.names) - MOST_WORKLOADS} workloads are left out: at most {MOST_WORKLOADS} are read"
         gaps[Gap(NAME, reason, next_step="name fewer", code=GapCode.TOO_LARGE)] = None
-    return CollectResult(tuple(artifacts), tuple(gaps))
+    counters = read_cpu_counters(api, limited, request.window, clock)
+    return CollectResult((*artifacts, *counters.artifacts), (*gaps, *counters.gaps))
 
 
-def _workload(api: ClusterApi, reader: ApiReader, name: WorkloadName, number: int, clock: Clock) -> CollectResult:
+def _workload(
+    api: ClusterApi, reader: ApiReader, name: WorkloadName, number: int, clock: Clock, limited: list[LimitedPods]
+) -> CollectResult:
+    """The artifacts of a workload; its Pods with a CPU limit are added to `limited`."""
     cluster = cluster_name(api.context)
     place = f"the cluster of the context {api.context}" if api.context else "this cluster"
     search = find(reader, name, place)
@@ -107,6 +114,7 @@ def _workload(api: ClusterApi, reader: ApiReader, name: WorkloadName, number: in
         tuple(sorted(objects.whole)),
     )
     group = f"{number}-{str(name).replace('/', '-')}"
+    limited.append(limited_pods(group, str(name), objects.of(resources.PODS)))
     at = clock.now()
     parts: Mapping[str, bytes] = {
         SCOPE: msgspec.json.encode(scope),

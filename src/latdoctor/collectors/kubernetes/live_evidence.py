@@ -13,6 +13,7 @@ from latdoctor.collectors.documents.kubernetes.objects import read_object
 from latdoctor.collectors.documents.kubernetes.rollouts import put_rollouts
 from latdoctor.collectors.documents.text_format import Section
 from latdoctor.collectors.kubernetes import NAME, accelerators
+from latdoctor.collectors.kubernetes.cpu_evidence import cpu_evidence, is_counters
 from latdoctor.collectors.kubernetes.pod_page_address import page_of
 from latdoctor.collectors.kubernetes.present_state import present
 from latdoctor.collectors.prometheus.scrape import parse_target
@@ -65,7 +66,10 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     scope = Scope("", "")
     lists: dict[str, tuple[Artifact, list[dict[str, Any]]]] = {}
     offered: Artifact | None = None
+    counters = [one for one in artifacts if is_counters(one)]
     for artifact in artifacts:
+        if artifact in counters:
+            continue
         part = artifact.source.rpartition("/")[2]
         try:
             if part == SCOPE:
@@ -81,7 +85,8 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
     except MALFORMED as error:
         raise SourceError(f"an object is damaged: {error!r}"[:200], where=artifacts[0].source) from error
     free = _accelerators(offered, scope) if offered else Evidence()
-    return Evidence.merge([found, free, _searched(scope)])
+    throttling = cpu_evidence(counters, scope.cluster)
+    return Evidence.merge([found, free, throttling, _searched(scope)])
 
 
 def _of_objects(lists: Mapping[str, tuple[Artifact, list[dict[str, Any]]]], now: float, scope: Scope) -> Evidence:

@@ -1,19 +1,29 @@
 """What is over is not the present: old events, ends of containers long ago, and Pods that are leaving as they should.
 
 The API server keeps events for an hour and the last end of a container for ever. A person who asks why a service is
-slow now must not be answered with a restart of last week.
+slow now must not be answered with a restart of last week, nor one who asks since when with an earlier incident.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from latdoctor.collectors.documents.kubernetes.event_kinds import probe_failure
 from latdoctor.collectors.documents.kubernetes.quantities import moment
+from latdoctor.collectors.kubernetes.present_conditions import (
+    Named,
+    bad_since,
+    by_name,
+    has_all_replicas,
+    subject_of,
+)
 
 Object = Mapping[str, Any]
 EVENTS_FOR = 900.0  # seconds; a crash loop and the scheduler report at least every five minutes
 ENDS_FOR = 3600.0  # seconds since a container ended, or a Pod failed
+_EVENTS = "events"  # the end of the names of parts with events
 _CHANGES = frozenset({"ScalingReplicaSet", "SuccessfulRescale", "DeploymentRollback"})  # changes of the last hour
 # Of a Pod that is gone: why it was taken away.
 _OF_FORMER = frozenset(
@@ -27,13 +37,24 @@ def present(parts: Mapping[str, Sequence[Object]], now: float) -> dict[str, list
     found = {part: list(objects) for part, objects in parts.items()}
     if "pods" in found:
         found["pods"] = [_without_old_ends(one, now) for one in found["pods"] if _counts(one, lost, now)]
-    pods = {one["metadata"]["name"]: one for one in found.get("pods", ())}
+    named = by_name(one for part, objects in found.items() if not part.endswith(_EVENTS) for one in objects)
     for part, objects in found.items():
-        if part.endswith("events"):  # of the workload, and of nodes
+        if part.endswith(_EVENTS):  # of the workload, and of nodes
             first = _first_times(objects)
-            recent = (one for one in objects if _is_recent(one, now) and not _is_settled(one, pods))
-            found[part] = [{**one, "firstTimestamp": first[_subject_of(one)]} for one in recent]
+            recent = (one for one in objects if _is_recent(one, now) and not _is_settled(one, named, now))
+            dated = (_dated(one, first[_series_of(one)], named) for one in recent)
+            found[part] = [one for one in dated if one is not None]
     return found
+
+
+def _dated(event: Object, first: str, named: Named) -> Object | None:
+    """The event, begun no earlier than the present condition of its object; None for one of an earlier condition."""
+    since, began, last = bad_since(event, named), moment(first), _last_time(event)
+    if since is None or began is None or began >= since:
+        return {**event, "firstTimestamp": first}
+    if last is not None and last < since:
+        return None
+    return {**event, "firstTimestamp": datetime.fromtimestamp(since, UTC).isoformat()}
 
 
 def _first_times(events: Sequence[Object]) -> dict[tuple[str, ...], str]:
@@ -41,14 +62,14 @@ def _first_times(events: Sequence[Object]) -> dict[tuple[str, ...], str]:
     found: dict[tuple[str, ...], str] = {}
     for one in events:
         stamp = str(one.get("firstTimestamp") or one.get("eventTime") or one["metadata"].get("creationTimestamp") or "")
-        key = _subject_of(one)
+        key = _series_of(one)
         found[key] = min(stamp, found.get(key) or stamp)
     return found
 
 
-def _subject_of(event: Object) -> tuple[str, ...]:
+def _series_of(event: Object) -> tuple[str, ...]:
     about = event.get("involvedObject") or event.get("regarding") or {}
-    return str(about.get("kind")), str(about.get("name")), str(about.get("fieldPath")), str(event.get("reason"))
+    return *subject_of(event), str(about.get("fieldPath")), str(event.get("reason"))
 
 
 def is_leaving(pod: Object) -> bool:
@@ -101,18 +122,38 @@ def _is_recent(event: Object, now: float) -> bool:
     return last is None or now - last <= kept
 
 
-def _is_settled(event: Object, pods: Mapping[str, Object]) -> bool:
-    """Whether its Pod is gone, or became ready after a probe of its start failed."""
-    about = event.get("involvedObject") or event.get("regarding") or {}
-    if about.get("kind") != "Pod":
+def _is_settled(event: Object, named: Named, now: float) -> bool:
+    """Whether what it reports is over: its Pod is gone or became ready, or all Pods that were refused are there."""
+    kind, name = subject_of(event)
+    about = named.get((kind, name))
+    if event.get("reason") == "FailedCreate":
+        return about is not None and has_all_replicas(about)
+    if kind != "Pod":
         return False
-    pod = pods.get(str(about.get("name")))
-    if pod is None:
+    if about is None:
         return event.get("reason") not in _OF_FORMER
-    if event.get("reason") != "Unhealthy" or _restarts(pod):
+    if event.get("reason") != "Unhealthy" or _restarts(about):
         return False
-    ready, last = _ready_since(pod), _last_time(event)
+    if probe_failure(str(event.get("message"))).get("probe") == "startup" and _may_still_start(about, now):
+        return True
+    ready, last = _ready_since(about), _last_time(event)
     return ready is not None and last is not None and last <= ready
+
+
+def _may_still_start(pod: Object, now: float) -> bool:
+    """Whether the failures of its startup probes are those that they allow: the servers are not up yet."""
+    allowed = [_allowed(one.get("startupProbe") or {}) for one in pod["spec"].get("containers") or ()]
+    started = [
+        moment((one.get("state") or {}).get("running", {}).get("startedAt") or "")
+        for one in pod["status"].get("containerStatuses") or ()
+    ]
+    return all(since is None or now - since <= max(allowed) for since in started)
+
+
+def _allowed(probe: Object) -> float:
+    """Seconds from a container's start in which the failures of its startup probe have no consequence."""
+    period, failures = probe.get("periodSeconds") or 10.0, probe.get("failureThreshold") or 3.0
+    return float((probe.get("initialDelaySeconds") or 0.0) + failures * (period + (probe.get("timeoutSeconds") or 1.0)))
 
 
 def _restarts(pod: Object) -> float:

@@ -46,6 +46,8 @@ STATEFUL_SETS = Resource("statefulsets", "StatefulSet", "apps", hides=_WORKLOAD)
 REPLICA_SETS = Resource("replicasets", "ReplicaSet", "apps", hides=_WORKLOAD)
 CONTROLLER_REVISIONS = Resource("controllerrevisions", "ControllerRevision", "apps")
 PODS = Resource("pods", "Pod", hides=_POD)
+CPU_COUNTERS = ("cgroup.cpu.quota", "cgroup.cpu.throttled_ratio", "cgroup.cpu.throttled_time")
+NODE_PROXY = Resource("nodes/proxy", "Node", namespaced=False, hides=CPU_COUNTERS)  # the kubelet, by the API server
 NODES = Resource("nodes", "Node", namespaced=False, hides=_of("node."))
 EVENTS = Resource("events", "Event", hides=_of("kube.", "change."))
 AUTOSCALERS = Resource(

@@ -17,6 +17,7 @@ from latdoctor.lab.cluster.external_metrics import ExternalMetrics
 from latdoctor.lab.cluster.images import IMAGES
 from latdoctor.lab.cluster.kubelet import Kubelet
 from latdoctor.lab.cluster.nodes import make_nodes
+from latdoctor.lab.cluster.self_signed import self_signed, server_context
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,9 @@ class Cluster:
             network = random.SystemRandom().randrange(10, 250 - wanted.nodes)
             nodes = make_nodes(wanted.nodes, wanted.zones, network, gpus=wanted.gpus, mig_slices=wanted.mig_slices)
             containers = ContainerSettings(wanted.images, wanted.backoff, logs)
-            self._ends.enter_context(Kubelet(api, nodes, containers, wanted.heartbeat))
+            addresses = ",".join(f"IP:{node.address}" for node in nodes)
+            tls = server_context(*self_signed(plane.folder, plane.openssl, "kubelet", addresses))
+            self._ends.enter_context(Kubelet(api, nodes, containers, tls, wanted.heartbeat))
             self._ends = self._ends.pop_all()
         return self
 

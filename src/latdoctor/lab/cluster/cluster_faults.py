@@ -24,6 +24,7 @@ ZONE = "topology.kubernetes.io/zone"
 _MISSING_IMAGE = "lab/reference:9"
 _LOADS_FOR = 15.0  # seconds: longer than the strict probe allows
 _MEMORY_MIB, _MEMORY_LIMIT = 96, "112Mi"  # with the 50 MiB of the server itself that is too much
+_BUSY, _CPU_LIMIT = 0.3, "200m"  # a share of each forward pass that is computed, with few processors for it
 _PRIORITY = 1_000_000
 _MERGE = "application/merge-patch+json"
 
@@ -163,6 +164,12 @@ def _memory_limit(site: FaultSite, undo: ExitStack) -> None:
     _change(site, undo, _template(args=arguments, resources={"limits": {"memory": _MEMORY_LIMIT}}))
 
 
+def _cpu_limit(site: FaultSite, undo: ExitStack) -> None:
+    """A release that computes more than its limit allows in a period, though less than it allows on average."""
+    arguments = [*site.service.arguments, f"--busy={_BUSY:g}"]
+    _change(site, undo, _template(args=arguments, resources={"limits": {"cpu": _CPU_LIMIT}}))
+
+
 def _quota(site: FaultSite, undo: ExitStack) -> None:
     """As many Pods as there are, where more are needed."""
     quota = manifests.quota("pods", pods=str(len(site.pods())))
@@ -252,6 +259,7 @@ FAULTS = (
     ClusterFault(
         "memory-limit", "A container hits its memory limit", ("infra.container.memory-limit",), _memory_limit, settle=15
     ),
+    ClusterFault("cpu-limit", "A container hits its CPU limit", ("infra.cpu.quota",), _cpu_limit, settle=40),
     ClusterFault(
         "preempted", "Work of a higher priority takes the GPUs", ("infra.kubernetes.no-capacity",), _preempted, gpus=1
     ),

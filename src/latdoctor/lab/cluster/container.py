@@ -13,7 +13,9 @@ from typing import Any
 
 from latdoctor.kubernetes_quantity import quantity
 from latdoctor.lab.cluster.container_process import ContainerProcess
+from latdoctor.lab.cluster.cpu_limit import CpuCounters, CpuLimit
 from latdoctor.lab.cluster.images import command_of
+from latdoctor.lab.cluster.kubelet_server import ContainerUsage
 from latdoctor.lab.cluster.probes import Probe, ProbeTarget, http_failure
 
 _LONGEST_BACKOFF = 300.0  # seconds
@@ -57,9 +59,11 @@ class Container:
         ports = {one["name"]: one["containerPort"] for one in spec.get("ports", ()) if "name" in one}
         self._target = ProbeTarget(environment["POD_IP"], ports, {**environment, **own})
         self._log = settings.logs / f"{environment['POD_NAMESPACE']}_{environment['POD_NAME']}_{self.name}.log"
-        limit = spec.get("resources", {}).get("limits", {}).get("memory")
-        memory = quantity(limit)
+        limits = spec.get("resources", {}).get("limits", {})
+        memory = quantity(limits.get("memory"))
         self._memory = math.inf if memory is None else memory
+        self._cpus = quantity(limits.get("cpu"))
+        self._cpu_limit: CpuLimit | None = None
         self.process: ContainerProcess | None = None
         self.restarts = 0
         self._state: dict[str, Any] = {"waiting": {"reason": "ContainerCreating"}}
@@ -99,6 +103,16 @@ class Container:
             "state": self._state,
             "lastState": self._last,
         }
+
+    def usage(self, namespace: str, pod: str, uid: str) -> ContainerUsage | None:
+        """What it uses, as a container of that Pod; None while it does not run. May be called from any thread."""
+        process, limit = self.process, self._cpu_limit
+        if process is None:
+            return None
+        counters = limit.counters if limit else CpuCounters()
+        used, memory = process.processor_time(), process.resident()
+        image = str(self._spec["image"])
+        return ContainerUsage(namespace, pod, uid, self.name, image, self.restarts, self._cpus, used, memory, counters)
 
     def step(self, hurry: Event) -> None:
         """Starts it where that is due, notices its end, and probes it."""
@@ -165,6 +179,8 @@ class Container:
             self._wait_in("CreateContainerError", message, now + self._next_backoff())
             return
         self.process = ContainerProcess(command, self._target.environment, self._log)
+        if self._cpus:
+            self._cpu_limit = CpuLimit(self.process, self._cpus)
         self._started = now
         self._state = {"running": {"startedAt": timestamp()}}
         kinds = {kind: self._spec.get(f"{kind}Probe") for kind in ("startup", "readiness", "liveness")}
@@ -216,7 +232,9 @@ class Container:
         self._state = {
             "terminated": {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": timestamp()}
         }
-        self.process, self._probes = None, {}
+        if self._cpu_limit is not None:
+            self._cpu_limit.close()
+        self.process, self._cpu_limit, self._probes = None, None, {}
 
     def _wait_in(self, reason: str, message: str, due: float) -> None:
         self._state = {"waiting": {"reason": reason, "message": message}}

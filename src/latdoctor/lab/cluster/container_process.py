@@ -15,6 +15,7 @@ from latdoctor.lab.server import parent_watch
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _POLL = 0.02  # seconds
+_SCHED_CLOCK = 2  # CPUCLOCK_SCHED of linux/posix-timers.h: the processor time of a process
 
 
 class ContainerProcess:
@@ -54,6 +55,19 @@ class ContainerProcess:
     def resident(self) -> int:
         """Bytes of resident memory, with its descendants."""
         return sum(_resident(pid) for pid in _tree(self.pid))
+
+    def processor_time(self) -> float:
+        """Seconds of processor time so far, with its descendants."""
+        total = 0.0
+        for pid in _tree(self.pid):
+            with suppress(OSError):  # it has ended
+                total += time.clock_gettime((~pid << 3) | _SCHED_CLOCK)
+        return total
+
+    def send(self, number: signal.Signals) -> None:
+        """Sends it to all of its processes."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, number)
 
     def terminate(self) -> None:
         with suppress(ProcessLookupError):

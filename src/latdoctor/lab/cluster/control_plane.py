@@ -188,6 +188,7 @@ class ControlPlane:
             f"--service-account-key-file={key}",
             "--disable-admission-plugins=ServiceAccount",  # Pods here mount no token
             "--endpoint-reconciler-type=none",
+            "--kubelet-preferred-address-types=InternalIP",  # the names of the nodes are of no resolver
             f"--default-not-ready-toleration-seconds={self._timing.evicted_after}",
             f"--default-unreachable-toleration-seconds={self._timing.evicted_after}",
         ]

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import base64
 import json
-import ssl
-import subprocess
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -25,6 +23,7 @@ from msgspec import Struct
 
 from latdoctor.cluster_api import NOT_FOUND, ApiError, ClusterApi
 from latdoctor.errors import OperationError
+from latdoctor.lab.cluster.self_signed import self_signed, server_context
 from latdoctor.lab.metrics_snapshot import scrape
 
 IN_FLIGHT = "requests_in_flight"
@@ -118,9 +117,8 @@ class ExternalMetrics:
 
     def __enter__(self) -> Self:
         """Returns when the API server passes requests on. Raises OperationError."""
-        certificate, key = _certificate(self._folder, self._openssl)
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(certificate, key)
+        certificate, key = self_signed(self._folder, self._openssl, _SERVICE, f"DNS:{_NAME}")
+        context = server_context(certificate, key)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.socket = context.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
         for name, run in (("serve", self._server.serve_forever), ("sample", self._sample)):
@@ -175,20 +173,6 @@ class ExternalMetrics:
             except ApiError as error:
                 if monotonic() > deadline or self._stop.wait(0.1):
                     raise OperationError(f"the external metrics API is not available: {error}") from error
-
-
-def _certificate(folder: Path, openssl: str) -> tuple[Path, Path]:
-    """A certificate of its own and its key."""
-    certificate, key = folder / "external-metrics.crt", folder / "external-metrics.key"
-    subprocess.run(  # noqa: S603 (found in PATH)
-        [
-            *(openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={_SERVICE}"),
-            *("-addext", f"subjectAltName=DNS:{_NAME}", "-keyout", str(key), "-out", str(certificate)),
-        ],
-        check=True,
-        capture_output=True,
-    )
-    return certificate, key
 
 
 def _discovery() -> dict[str, Any]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ssl
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from threading import Event, Lock, Thread
 from typing import Any, Self
 
 from latdoctor.cluster_api import NO_ANSWER, ApiError, ClusterApi, Listed
 from latdoctor.lab.cluster.container import ContainerSettings
+from latdoctor.lab.cluster.kubelet_server import ContainerUsage, KubeletServer
 from latdoctor.lab.cluster.nodes import ClusterNode, NodeAgent
 from latdoctor.lab.cluster.pod_worker import PodWorker, confirm_deletion
 
@@ -23,9 +26,15 @@ class Kubelet:
     """
 
     def __init__(
-        self, api: ClusterApi, nodes: Sequence[ClusterNode], settings: ContainerSettings, heartbeat: float = 10.0
+        self,
+        api: ClusterApi,
+        nodes: Sequence[ClusterNode],
+        settings: ContainerSettings,
+        tls: ssl.SSLContext,
+        heartbeat: float = 10.0,
     ) -> None:
-        self._api, self._settings, self._heartbeat = api, settings, heartbeat
+        self._api, self._settings, self._tls, self._heartbeat = api, settings, tls, heartbeat
+        self._servers: list[KubeletServer] = []
         self._agents = {node.name: NodeAgent(api, node) for node in nodes}
         self._numbers: Counter[str] = Counter()
         self._pods: dict[str, dict[str, Any]] = {}
@@ -41,6 +50,9 @@ class Kubelet:
     def __enter__(self) -> Self:
         """Raises ApiError where a node cannot be registered."""
         for agent in self._agents.values():
+            server = KubeletServer(agent.node.address, self._tls, partial(self._usages, agent.node.name))
+            self._servers.append(server)
+            agent.port = server.port
             agent.register()
         for thread in self._threads:
             thread.start()
@@ -54,6 +66,14 @@ class Kubelet:
             worker.abandon()
         for worker in workers:
             worker.join()
+        for server in self._servers:
+            server.close()
+
+    def _usages(self, node: str) -> list[ContainerUsage]:
+        """Of the containers that run on the node."""
+        with self._lock:
+            found = [self._workers.get(uid) for uid, pod in self._pods.items() if pod["spec"]["nodeName"] == node]
+        return [usage for worker in found if worker is not None for usage in worker.usages()]
 
     def _follow(self) -> None:
         for update in self._api.follow("/api/v1/pods", self._stop):

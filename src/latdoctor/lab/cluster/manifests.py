@@ -103,7 +103,7 @@ def deployment(service: ServiceSpec, *, probes: bool = True) -> Object:
 def _resources(service: ServiceSpec) -> Object:
     wanted = {"cpu": service.cpu, "memory": service.memory, "nvidia.com/gpu": str(service.gpus or "")}
     given = {name: amount for name, amount in wanted.items() if amount}
-    limits = {name: amount for name, amount in given.items() if name != "cpu"}  # the lab does not limit processors
+    limits = {name: amount for name, amount in given.items() if name != "cpu"}  # reserved, not limited
     return {"requests": given, "limits": limits} if given else {}
 
 

@@ -78,6 +78,7 @@ class NodeAgent:
         self._ready_since = timestamp()
         self._pressed_since = ""
         self.short_of = ""
+        self.port = 0  # of the node's kubelet server
 
     def register(self) -> None:
         """Raises ApiError."""
@@ -148,5 +149,6 @@ class NodeAgent:
             "allocatable": dict(self.node.resources),
             "conditions": self._conditions(),
             "addresses": addresses,
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": self.port}},
             "nodeInfo": {"kubeletVersion": "v1.20.2-lab", "operatingSystem": "linux", "architecture": "amd64"},
         }

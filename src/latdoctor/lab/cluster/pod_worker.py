@@ -10,6 +10,7 @@ from typing import Any
 
 from latdoctor.cluster_api import CONFLICT, FORBIDDEN, NO_ANSWER, NOT_FOUND, ApiError, ClusterApi
 from latdoctor.lab.cluster.container import Container, ContainerSettings, timestamp
+from latdoctor.lab.cluster.kubelet_server import ContainerUsage
 from latdoctor.lab.cluster.pod_status import pod_status
 
 _STEP = 0.1  # seconds between two looks at the processes
@@ -72,6 +73,11 @@ class PodWorker:
         """Its node is short of a resource: ends its containers at once, and leaves the Pod as failed."""
         self._short_of = resource
         self._deleted.set()
+
+    def usages(self) -> list[ContainerUsage]:
+        """Of its containers that run. May be called from any thread."""
+        found = (one.usage(self._namespace, self._name, self._uid) for one in self._containers)
+        return [one for one in found if one is not None]
 
     def join(self) -> None:
         self._thread.join()

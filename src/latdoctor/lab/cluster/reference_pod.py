@@ -32,9 +32,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--slower", type=float, default=default.slower, help="times as slow")
     parser.add_argument("--load-seconds", type=float, default=default.load, help="until the model is loaded")
     parser.add_argument("--memory-mib", type=int, default=default.memory_mib, help="that the model occupies")
+    parser.add_argument("--busy", type=float, default=default.busy, help="share of a batch's time that is computed")
     options = parser.parse_args(arguments)
     times = SleepTimes(
-        options.batch_ms / 1e3, options.token_ms / 1e3, options.load_seconds, options.slower, options.memory_mib
+        options.batch_ms / 1e3,
+        options.token_ms / 1e3,
+        options.load_seconds,
+        options.slower,
+        options.memory_mib,
+        options.busy,
     )
     try:
         served = ServeOptions(

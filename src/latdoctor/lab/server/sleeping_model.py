@@ -1,7 +1,8 @@
 """A model that sleeps for as long as a batch would take, so that many replicas fit on few processors.
 
-It computes nothing: queue, batching, limits, metrics and shutdown are those of the reference server, the forward pass
-is a pause that grows with the padded tokens of the batch, and intents are derived from the length of the input.
+It computes nothing unless asked to: queue, batching, limits, metrics and shutdown are those of the reference server,
+the forward pass is a pause that grows with the padded tokens of the batch, and intents are derived from the length of
+the input.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ _MIB = 1 << 20
 class SleepTimes(Struct, frozen=True):
     """Seconds of a forward pass for the batch itself and for each padded token, and of loading the model.
 
-    `slower` multiplies the first two: a version that computes slower. `memory_mib` is what the model occupies.
+    `slower` multiplies the first two: a version that computes slower. `memory_mib` is what the model occupies. `busy`:
+    the share of a forward pass in which a processor is busy instead.
     """
 
     batch: float = 0.004
@@ -47,9 +49,17 @@ class SleepTimes(Struct, frozen=True):
     load: float = 0.0
     slower: float = 1.0
     memory_mib: int = 0
+    busy: float = 0.0
 
     def forward(self, padded_tokens: int) -> float:
         return (self.batch + self.token * padded_tokens) * self.slower
+
+
+def _keep_busy(seconds: float) -> None:
+    """Uses so much processor time, however long that takes."""
+    ends = time.thread_time() + seconds
+    while time.thread_time() < ends:
+        pass
 
 
 class SleepingModel:
@@ -68,7 +78,9 @@ class SleepingModel:
     def forward(self, batch: Sequence[ModelInput]) -> Predictions:
         lengths = [len(one) for one in batch]
         padded = len(batch) * max(lengths)
-        time.sleep(self._times.forward(padded))
+        seconds = self._times.forward(padded)
+        _keep_busy(seconds * self._times.busy)
+        time.sleep(seconds * (1 - self._times.busy))
         return Predictions([length % len(_INTENTS) for length in lengths], [0.5] * len(batch), padded, self.checksum)
 
     def apply(self, settings: ModelSettings) -> None:

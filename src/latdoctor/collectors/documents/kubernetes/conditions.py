@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from latdoctor.collectors.documents.kubernetes import containers
 from latdoctor.collectors.documents.kubernetes.containers import Ended
@@ -15,80 +16,87 @@ from latdoctor.evidence.model import Value
 
 _GOOD = frozenset({"Ready"})
 _NETWORK = "NetworkUnavailable"
+_LONGEST_UNNOTICED = 60.0  # seconds; the control plane misses a node's lease after 40 or 50 s
 _PRESSURE = re.compile(r"(Memory|Disk|PID)Pressure|OutOfDisk")
 
 
-def put_node(
-    gathered: Gathered,
-    subject: str,
-    name: str,
-    state: str,
-    text: str,
-    line: int,
-    *,
-    since: float | None = None,
-    place: str = "",
-) -> None:
+def holds_since(condition: Condition) -> float | None:
+    """Since when it holds, unix seconds. A node of unknown state was lost when it last reported."""
+    since, heartbeat = moment(condition.last_transition_time or ""), moment(condition.last_heartbeat_time or "")
+    if condition.status != "Unknown" or since is None or heartbeat is None:
+        return since
+    return min(since, max(heartbeat, since - _LONGEST_UNNOTICED))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedCondition:
+    """A condition of an object, however it was written. `since`: unix seconds; `line`, `place`: where it was read."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: float | None = None
+    line: int = 0
+    place: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.reason} {self.message}".strip()
+
+    @property
+    def event(self) -> KubeEvent:
+        """The condition as an event of its reason."""
+        return KubeEvent(self.reason, self.message, time=self.since)
+
+
+def reported(condition: Condition, line: int = 0, place: str = "") -> ReportedCondition:
+    """A condition of an object of the API."""
+    reason, message = condition.reason or "", condition.message or ""
+    return ReportedCondition(condition.type, condition.status, reason, message, holds_since(condition), line, place)
+
+
+def put_node(gathered: Gathered, subject: str, found: ReportedCondition) -> None:
     """A condition of a node: its readiness, a pressure, or a fault that a detector found."""
+    name, state, line, place = found.type, found.status, found.line, found.place
+
+    def happened(signal: str, fields: Mapping[str, Value], text: str = found.text) -> None:
+        gathered.event(signal, subject, line, time=found.since, text=text, fields=fields, place=place)
+
     pressure = _PRESSURE.fullmatch(name)
     if name in _GOOD:
         gathered.reading("node.ready", subject, float(state == "True"), line, place=place)
         if state != "True":
-            fields: dict[str, Value] = {"status": state}
-            gathered.event("kube.node_not_ready", subject, line, time=since, text=text, fields=fields, place=place)
+            happened("kube.node_not_ready", {"status": state})
     elif pressure and state == "Unknown":
         gathered.unknown(subject, "node.pressure", "the node no longer reports", line, place=place)
     elif pressure and state in ("True", "False"):
-        kind = (pressure[1] or "disk").lower()
         labels = (("condition", name),)
         gathered.reading("node.pressure", subject, float(state == "True"), line, labels=labels, place=place)
         if state == "True":
-            fields = {"kind": kind}
-            gathered.event("kube.node_pressure", subject, line, time=since, text=text, fields=fields, place=place)
-    elif state == "True" or name == _NETWORK:
+            happened("kube.node_pressure", {"kind": (pressure[1] or "disk").lower()})
+    else:
         if name == _NETWORK and state in ("True", "False"):
             gathered.reading("node.network_unavailable", subject, float(state == "True"), line, place=place)
-        if state != "True":
-            return
-        fields = {"reason": name}
-        gathered.event("kube.warning", subject, line, time=since, text=f"{name} {text}", fields=fields, place=place)
+        if state == "True":
+            happened("kube.warning", {"reason": name}, f"{name} {found.text}")
 
 
-def put_workload(
-    gathered: Gathered,
-    subject: str,
-    name: str,
-    state: str,
-    reason: str,
-    message: str,
-    line: int,
-    place: str = "",
-    since: float | None = None,
-) -> None:
+def put_workload(gathered: Gathered, subject: str, found: ReportedCondition) -> None:
     """A rollout that makes no progress, or pods that cannot be created."""
-    if (name, state) in (("Progressing", "False"), ("ReplicaFailure", "True")):
-        gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
+    if (found.type, found.status) in (("Progressing", "False"), ("ReplicaFailure", "True")):
+        gathered.kube_event(found.event, subject, found.line, place=found.place)
 
 
-def put_autoscaler(
-    gathered: Gathered,
-    subject: str,
-    name: str,
-    state: str,
-    reason: str,
-    message: str,
-    line: int,
-    place: str = "",
-    since: float | None = None,
-) -> None:
+def put_autoscaler(gathered: Gathered, subject: str, found: ReportedCondition) -> None:
     """Whether the autoscaler is held back by its maximum, and whether it can read its metrics."""
-    if name == "ScalingLimited" and state in ("True", "False"):
-        limited = state == "True" and reason == "TooManyReplicas"
-        gathered.reading("hpa.limited", subject, float(limited), line, place=place)
+    if found.type == "ScalingLimited" and found.status in ("True", "False"):
+        limited = found.status == "True" and found.reason == "TooManyReplicas"
+        gathered.reading("hpa.limited", subject, float(limited), found.line, place=found.place)
         if limited:
-            gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
-    elif name == "ScalingActive" and state == "False" and reason != "ScalingDisabled":
-        gathered.kube_event(KubeEvent(reason, message, time=since), subject, line, place=place)
+            gathered.kube_event(found.event, subject, found.line, place=found.place)
+    elif found.type == "ScalingActive" and found.status == "False" and found.reason != "ScalingDisabled":
+        gathered.kube_event(found.event, subject, found.line, place=found.place)
 
 
 # Conditions of custom resources whose falsehood is a fault; others, such as Paused or Active, may well be false.

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from latdoctor.collectors.documents.kubernetes import conditions, containers, tables
 from latdoctor.collectors.documents.kubernetes.columns import Heading, heading, row
+from latdoctor.collectors.documents.kubernetes.conditions import ReportedCondition
 from latdoctor.collectors.documents.kubernetes.containers import (
     CRASH_LOOP,
     ContainerFacts,
@@ -204,7 +205,8 @@ def _workload(gathered: Gathered, head: Mapping[str, str], lines: Sequence[Descr
     for one in _containers(lines):
         put(gathered, subject, one)
     for name, state, cells, number in conditions_in(lines):
-        conditions.put_workload(gathered, subject, name, state, cells[0] if cells else "", "", number)
+        found = ReportedCondition(name, state, cells[0] if cells else "", line=number)
+        conditions.put_workload(gathered, subject, found)
     return subject
 
 
@@ -234,9 +236,8 @@ def _autoscaler(gathered: Gathered, head: Mapping[str, str], lines: Sequence[Des
         text = text if text.startswith("<unknown>") else text.replace("/", "%/", 1)
         tables.put_targets(gathered, subject, text, first_line(lines, "Current CPU utilization"), "cpu")
     for name, state, cells, number in conditions_in(lines):
-        conditions.put_autoscaler(
-            gathered, subject, name, state, cells[0] if cells else "", " ".join(cells[1:]), number
-        )
+        found = ReportedCondition(name, state, cells[0] if cells else "", " ".join(cells[1:]), line=number)
+        conditions.put_autoscaler(gathered, subject, found)
     return subject
 
 

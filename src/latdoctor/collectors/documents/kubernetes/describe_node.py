@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from latdoctor.collectors.documents.kubernetes import conditions
+from latdoctor.collectors.documents.kubernetes.conditions import ReportedCondition
 from latdoctor.collectors.documents.kubernetes.described_lines import (
     DescribedLine,
     conditions_in,
@@ -42,7 +43,9 @@ def read_node(gathered: Gathered, name: str, unschedulable: str, lines: Sequence
         gathered.reading("node.unschedulable", subject, cordoned, first_line(lines, "Unschedulable"))
     for condition, state, cells, number in found:
         since = moment(cells[1]) if len(cells) > 1 else None
-        conditions.put_node(gathered, subject, condition, state, " ".join(cells[2:]), number, since=since)
+        reason, message = cells[2] if len(cells) > 2 else "", " ".join(cells[3:])
+        shown = ReportedCondition(condition, state, reason, message, since, number)
+        conditions.put_node(gathered, subject, shown)
     for signal, section in _GPUS:
         counts = [(quantity(one[2]), number) for one, number in _resources(lines, section) if is_gpu(one[1])]
         known = [count for count, _ in counts if count is not None]

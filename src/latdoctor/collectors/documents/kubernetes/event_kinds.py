@@ -151,13 +151,18 @@ def _found(event: KubeEvent) -> EventKind | None:
     if reason in _PRESSURES and (event.warning or reason.startswith("NodeHas")):
         kind = _PRESSURES[reason] or next((found[1].lower() for found in _RECLAIM.finditer(message)), "")
         return EventKind("kube.node_pressure", {"kind": kind} if kind else {})
-    if _METRIC_FAILED.fullmatch(reason):
+    if is_metric_failure(reason):
         return EventKind("kube.scaling_metric_failed")
     if out := _OUT_OF.fullmatch(reason):
         return EventKind("kube.unschedulable", {"resource": out[1], "why": "insufficient"})
     if reason in _SIMPLE:
         return EventKind(_SIMPLE[reason], _details(reason, message))
     return _change(event) or (EventKind("kube.warning") if event.warning and reason else None)
+
+
+def is_metric_failure(reason: str) -> bool:
+    """Whether an autoscaler reports by it that it cannot read a metric."""
+    return _METRIC_FAILED.fullmatch(reason) is not None
 
 
 def _change(event: KubeEvent) -> EventKind | None:

@@ -16,7 +16,6 @@ from latdoctor.collectors.documents.kubernetes.quantities import is_gpu, moment
 from latdoctor.collectors.documents.kubernetes.rollouts import put_rollouts
 from latdoctor.collectors.documents.kubernetes.schema import (
     Autoscaler,
-    Condition,
     ContainerSpec,
     ContainerStatus,
     CustomObject,
@@ -191,20 +190,7 @@ def _node(gathered: Gathered, raw: object, line: int) -> None:
         known = [number for number in counts if number is not None]
         gathered.reading(signal, subject, sum(known) if known else None, line, place=place)
     for one in node.status.conditions or ():
-        since = _since(one)
-        text = f"{one.reason or ''} {one.message or ''}"
-        conditions.put_node(gathered, subject, one.type, one.status, text, line, since=since, place=place)
-
-
-_LONGEST_UNNOTICED = 60.0  # seconds; the control plane misses a node's lease after 40 or 50 s
-
-
-def _since(condition: Condition) -> float | None:
-    """Since when it holds. A node whose state is unknown was lost when it last reported, before that was noticed."""
-    since, heartbeat = moment(condition.last_transition_time or ""), moment(condition.last_heartbeat_time or "")
-    if condition.status != "Unknown" or since is None or heartbeat is None:
-        return since
-    return min(since, max(heartbeat, since - _LONGEST_UNNOTICED))
+        conditions.put_node(gathered, subject, conditions.reported(one, line, place))
 
 
 def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
@@ -234,10 +220,7 @@ def _workload(kind: str) -> Callable[[Gathered, object, int], None]:
             missing = max(0.0, found.spec.replicas - (status.ready_replicas or 0.0))
             gathered.reading("workload.replicas_unavailable", subject, missing, line, place=place)
         for condition in status.conditions or ():
-            conditions.put_workload(
-                gathered, subject, condition.type, condition.status, condition.reason or "", condition.message or "",
-                line, place, moment(condition.last_transition_time or ""),
-            )  # fmt: skip
+            conditions.put_workload(gathered, subject, conditions.reported(condition, line, place))
 
     return read
 
@@ -262,10 +245,7 @@ def _autoscaler(gathered: Gathered, raw: object, line: int) -> None:
     if spec.target_cpu:
         _ratio(gathered, subject, "cpu", status.current_cpu, spec.target_cpu, line, place)
     for one in status.conditions or ():
-        conditions.put_autoscaler(
-            gathered, subject, one.type, one.status, one.reason or "", one.message or "", line, place,
-            moment(one.last_transition_time or ""),
-        )  # fmt: skip
+        conditions.put_autoscaler(gathered, subject, conditions.reported(one, line, place))
 
 
 def _ratio(
