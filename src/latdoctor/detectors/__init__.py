@@ -1,9 +1,10 @@
 """Detectors: statistics over evidence that turn series and distributions into derived readings.
 
 A detector is a pure function from evidence to new evidence. `derive` runs them in the order of `DETECTORS`, each on the
-input and the results of those before it. First it merges the subjects of one GPU (`gpu_identity`) and drops
-contradictory figures (`littles_law`) and impossible shares (`derived_readings`). At the end it bounds P99 where hardly
-any request is answered (`unanswered`).
+input and the results of those before it. First it merges the subjects of one GPU (`gpu_identity`) and of one container
+(`container_identity`), and drops the GPUs of other pods than a workload's (`gpu_holders`), contradictory figures
+(`littles_law`) and impossible shares (`derived_readings`). At the end it bounds P99 where hardly any request is
+answered (`unanswered`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from latdoctor.detectors.batch_size_modes import batch_bimodality
 from latdoctor.detectors.change_by_counters import changes_by_counters
 from latdoctor.detectors.change_effect import change_effects
 from latdoctor.detectors.client_excess_latency import client_excess_latency
+from latdoctor.detectors.container_identity import merge_container_subjects
 from latdoctor.detectors.contradicted_searches import withdraw_contradicted_searches
 from latdoctor.detectors.derived_readings import (
     derived_remainders,
@@ -27,6 +29,7 @@ from latdoctor.detectors.derived_readings import (
 from latdoctor.detectors.engine_comparison import compare_engines
 from latdoctor.detectors.first_requests import first_requests
 from latdoctor.detectors.frontend_join import join_frontends
+from latdoctor.detectors.gpu_holders import gpu_holders, without_foreign_gpus
 from latdoctor.detectors.gpu_identity import merge_gpu_subjects
 from latdoctor.detectors.held_requests import held_requests
 from latdoctor.detectors.latency_estimate import latency_estimates
@@ -55,6 +58,7 @@ from latdoctor.evidence.model import Evidence
 Detector = Callable[[Evidence], Evidence]
 
 DETECTORS: tuple[Detector, ...] = (
+    gpu_holders,
     quantiles,
     tail_bounds,
     quotients,
@@ -95,7 +99,8 @@ def derive(evidence: Evidence) -> Evidence:
     """Return `evidence` with all derived evidence added and contradictions removed. Idempotent."""
     # No detector uses linear algebra, for which numpy would start a thread per processor when it is imported.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    evidence = withdraw_contradicted_searches(merge_gpu_subjects(evidence))
+    evidence = without_foreign_gpus(merge_container_subjects(merge_gpu_subjects(evidence)))
+    evidence = withdraw_contradicted_searches(evidence)
     evidence = drop_inconsistent_queues(drop_impossible_shares(evidence))
     for detector in DETECTORS:
         evidence = Evidence.merge([evidence, detector(evidence)])

@@ -18,6 +18,9 @@ from latdoctor.detectors.derived_readings import QUOTIENTS, RESTS, STARTED, UPTI
 from latdoctor.detectors.engine_comparison import DERIVED as ENGINES
 from latdoctor.detectors.first_requests import DERIVED as FIRSTS
 from latdoctor.detectors.frontend_join import PER_WORKER, SHARED
+from latdoctor.detectors.gpu_holders import CAPACITY, HOLDER
+from latdoctor.detectors.gpu_holders import LIMIT as GPU_LIMIT
+from latdoctor.detectors.gpu_holders import POD as GPU_POD
 from latdoctor.detectors.held_requests import DERIVED as HELD
 from latdoctor.detectors.latency_estimate import DERIVED as ESTIMATES
 from latdoctor.detectors.latency_estimate import INPUT as PROMPT_TOKENS
@@ -81,6 +84,11 @@ def _quotients(available: SignalSet) -> SignalSet:
 def _when(*needed: str, gives: tuple[str, ...]) -> Callable[[SignalSet], SignalSet]:
     """Return a function that yields `gives` if all `needed` signals are available."""
     return lambda available: frozenset(gives) if available.issuperset(needed) else frozenset()
+
+
+def _holders(available: SignalSet) -> SignalSet:
+    shown = GPU_POD in available or {GPU_LIMIT, CAPACITY} <= available
+    return frozenset({HOLDER}) if shown else frozenset()
 
 
 def _past_levels(available: SignalSet) -> SignalSet:
@@ -162,6 +170,7 @@ def _configurations(have: SignalSet) -> SignalSet:
 
 
 BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
+    "gpu_holders": _holders,
     "quantiles": _quantiles,
     "tail_bounds": _tail_bounds,
     "quotients": _quotients,

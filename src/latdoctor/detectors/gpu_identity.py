@@ -18,22 +18,24 @@ from dataclasses import dataclass
 
 from msgspec import structs
 
+from latdoctor.detectors.renamed_subjects import renamed
 from latdoctor.evidence.model import Evidence, Gap, Subject
 from latdoctor.evidence.subject_branch import pci_of, uuid_of
 from latdoctor.gap_code import GapCode
 
 GPU, OF_SERVER = "gpu/", "@"
-UUID, PCI = "gpu.uuid", "gpu.pci"
+UUID, PCI, HOST = "gpu.uuid", "gpu.pci", "gpu.host"
 _SHOWN = 4
 
 
 @dataclass(frozen=True, slots=True)
 class GpuRecord:
-    """A GPU as named by one source, with its UUID and PCI address (empty if not reported)."""
+    """A GPU as named by one source, with its UUID, PCI address and machine (empty if not reported)."""
 
     subject: str
     uuid: str
     pci: str
+    host: str = ""
 
     @property
     def source(self) -> str:
@@ -51,7 +53,7 @@ def merge_gpu_subjects(evidence: Evidence) -> Evidence:
     gaps: list[Gap] = []
     for subject in logged:
         machine = subject.partition(OF_SERVER)[2]
-        there = [card for card in cards if not machine or _is_on(card.source, machine)]
+        there = [card for card in cards if not machine or machine == card.host or _is_on(card.source, machine)]
         alike = [card for card in there if card.pci == _logged_address(subject)]
         found = sorted({names.get(card.subject, card.subject) for card in alike})
         if len(found) == 1:
@@ -61,7 +63,7 @@ def merge_gpu_subjects(evidence: Evidence) -> Evidence:
             gaps.append(_apart(subject, found))
     if not names:
         return structs.replace(evidence, gaps=tuple(dict.fromkeys((*evidence.gaps, *gaps)))) if gaps else evidence
-    return _renamed(evidence, names, parents, gaps)
+    return renamed(evidence, names, parents, gaps)
 
 
 def _logged_address(subject: str) -> str:
@@ -78,12 +80,12 @@ def _is_on(source: str, machine: str) -> bool:
 def _cards(evidence: Evidence) -> Iterator[GpuRecord]:
     """Yield every GPU reported by NVML or a metrics page under a name of its own."""
     reported: dict[str, dict[str, str]] = {}
-    for signal in (UUID, PCI, "gpu.name", "gpu.utilization"):
+    for signal in (UUID, PCI, HOST, "gpu.name", "gpu.utilization"):
         for one in evidence.readings_by_signal.get(signal, ()):
             if one.subject.startswith(GPU) and not _logged_address(one.subject):
                 reported.setdefault(one.subject, {})[signal] = str(one.value)
     for subject, texts in sorted(reported.items()):
-        yield GpuRecord(subject, uuid_of(texts.get(UUID, "")), pci_of(texts.get(PCI, "")))
+        yield GpuRecord(subject, uuid_of(texts.get(UUID, "")), pci_of(texts.get(PCI, "")), texts.get(HOST, ""))
 
 
 def _one_name_each(cards: tuple[GpuRecord, ...]) -> dict[str, str]:
@@ -192,25 +194,4 @@ def _apart(subject: str, found: list[str]) -> Gap:
         None,
         step,
         code=GapCode.AMBIGUOUS,
-    )
-
-
-def _renamed(
-    evidence: Evidence, names: Mapping[str, str], parents: Mapping[str, str | None], gaps: list[Gap]
-) -> Evidence:
-    def name(subject: str) -> str:
-        return names.get(subject, subject)
-
-    remaining = dict.fromkeys(name(one.id) for one in evidence.subjects)
-    reported = (structs.replace(gap, subject=name(gap.subject)) if gap.subject else gap for gap in evidence.gaps)
-    return structs.replace(
-        evidence,
-        subjects=tuple(Subject(one, parents.get(one)) for one in remaining),
-        readings=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.readings),
-        series=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.series),
-        distributions=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.distributions),
-        events=tuple(structs.replace(one, subject=name(one.subject)) for one in evidence.events),
-        looked=tuple(dict.fromkeys((signal, name(subject)) for signal, subject in evidence.looked)),
-        gaps=tuple(dict.fromkeys((*reported, *gaps))),
-        clipped=tuple(dict.fromkeys((signal, name(subject)) for signal, subject in evidence.clipped)),
     )

@@ -36,5 +36,6 @@ COLLECTOR = Collector(
     reader=_reader,
     option="--kube NAMESPACE/NAME",
     cost="asks the API server",
+    only_positive=frozenset({"log.gpu_lost", "log.xid"}),  # what a monitor of the nodes reports, where there is one
     may_exist=_is_on_kubernetes,
 )

@@ -54,6 +54,8 @@ SIGNALS = frozenset(
         "kube.unschedulable",
         "kube.volume_failed",
         "kube.warning",
+        "log.gpu_lost",
+        "log.xid",
         "node.cpu.used_ratio",
         "node.cpu.requested_ratio",
         "node.gpus_allocatable",

@@ -10,6 +10,7 @@ from latdoctor.collectors.documents.kubernetes import containers
 from latdoctor.collectors.documents.kubernetes.containers import Ended
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent
 from latdoctor.collectors.documents.kubernetes.gathered import Gathered
+from latdoctor.collectors.documents.kubernetes.gpu_reports import xid_reports
 from latdoctor.collectors.documents.kubernetes.quantities import moment
 from latdoctor.collectors.documents.kubernetes.schema import Condition
 from latdoctor.evidence.model import Value
@@ -64,6 +65,9 @@ def put_node(gathered: Gathered, subject: str, found: ReportedCondition) -> None
         gathered.event(signal, subject, line, time=found.since, text=text, fields=fields, place=place)
 
     pressure = _PRESSURE.fullmatch(name)
+    if _is_bad(found) and (xids := xid_reports(name, found.reason, found.message)):
+        gathered.xids(subject, xids, line, found.since, f"{name} {found.text}")
+        return
     if name in _GOOD:
         gathered.reading("node.ready", subject, float(state == "True"), line, place=place)
         if state != "True":
@@ -80,6 +84,11 @@ def put_node(gathered: Gathered, subject: str, found: ReportedCondition) -> None
             gathered.reading("node.network_unavailable", subject, float(state == "True"), line, place=place)
         if state == "True":
             happened("kube.warning", {"reason": name}, f"{name} {found.text}")
+
+
+def _is_bad(found: ReportedCondition) -> bool:
+    """Whether a condition of a node reports a fault: `…Ready` that is false, any other that is true."""
+    return found.status == ("False" if found.type.endswith("Ready") else "True")
 
 
 def put_workload(gathered: Gathered, subject: str, found: ReportedCondition) -> None:

@@ -7,15 +7,17 @@ as ages are relative to when the file was written: events have the field `when` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from latdoctor.collectors.documents import NAME
 from latdoctor.collectors.documents.kubernetes import SIGNALS
 from latdoctor.collectors.documents.kubernetes.command import kube_command
 from latdoctor.collectors.documents.kubernetes.event_kinds import KubeEvent, classify
+from latdoctor.collectors.documents.kubernetes.gpu_reports import GPU_LOST, LOST_CODE, XID, XidReport, xid_reports
 from latdoctor.collectors.documents.kubernetes.quantities import is_gpu
 from latdoctor.collectors.documents.text_format import Section
-from latdoctor.evidence.model import Event, Evidence, Gap, Labels, Reading, Series, Subject, Value, Window
+from latdoctor.evidence.model import Event, Evidence, Gap, Labels, Reading, Series, Subject, Value, Window, kind_of
+from latdoctor.evidence.subject_branch import uuid_of
 from latdoctor.gap_code import GapCode
 from latdoctor.kubernetes_quantity import quantity
 from latdoctor.sanitize import clean
@@ -57,6 +59,14 @@ class Gathered:
         """A container of the subject `owner`, a pod or a workload's template."""
         path = owner.partition("/")[2].rpartition("@")[0]
         return self._subject("container", (path, name), owner)
+
+    def gpu(self, node: str, name: str) -> str:
+        """A GPU of the node (a subject): by its UUID, or by its address or index on that machine; else the node."""
+        if not name or not node:
+            return node
+        subject = f"gpu/{name}" if uuid_of(name) else f"gpu/{name}@{node.partition('/')[2].rpartition('@')[0]}"
+        self._subjects.setdefault(subject, node)
+        return subject
 
     def workload(self, kind: str, namespace: str, name: str) -> str:
         return self._subject(kind.lower(), (namespace or self._command.namespace, name), None)
@@ -107,8 +117,19 @@ class Gathered:
         origin = self.section.origin(line, place)
         self._events.setdefault(key, Event(signal, subject, origin, kept, time, clean(text, _TEXT)))
 
+    def xids(self, node: str, found: Sequence[XidReport], line: int, time: float | None, text: str) -> None:
+        """Xids of GPUs of a node, as the driver's log has them."""
+        for one in found:
+            gpu = self.gpu(node, one.gpu)
+            self.event(XID, gpu, line, time=time, text=text, fields=one.fields)
+            if one.code == LOST_CODE:
+                self.event(GPU_LOST, gpu, line, time=time, text=text, fields={"pci": one.fields.get("pci", "")})
+
     def kube_event(self, event: KubeEvent, subject: str, line: int, *, place: str = "") -> None:
         """An event object of Kubernetes, as the event that it means here; ordinary ones are left out."""
+        if kind_of(subject) == "node" and (xids := xid_reports("", event.reason, event.message)):
+            self.xids(subject, xids, line, event.time, f"{event.reason}: {event.message}")
+            return
         for kind in classify(event):
             self.event(
                 kind.signal,
