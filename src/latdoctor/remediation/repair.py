@@ -44,7 +44,7 @@ def whole_in_all(repair: Repair, windows: Sequence[Observation]) -> Iterator[Con
 
 
 def may_be_shown(repair: Repair | None, before: Sequence[Observation]) -> bool:
-    """Whether a repair could be verified: something was broken, and whether anything gets worse can be told."""
+    """Whether a repair could be verified: something was broken, and whether anything gets worse can be measured."""
     if repair is None or not broken_before(repair, before):
         return False
     results = (evaluate_all(one, before[-1], before[-1].values) for one in repair.not_worse)
