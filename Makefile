@@ -45,7 +45,7 @@ venv: $(READY) ## set up the environment in .venv, and no more
 
 demo: ## play a real incident live, diagnose it while it happens and mend it (four minutes; FORCE=1 on a busy machine)
 	@test -n "$(FORCE)" || ! $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-	  PYTHONPATH=src $(PYTHON) -m latdoctor.evaluation.machine_state
+	  PYTHONPATH=src $(PYTHON) -m latdoctor.load.machine_state
 	@$(MAKE) --no-print-directory $(READY)
 	@$(BIN)/latdoctor demo $(if $(FORCE),--force)
 

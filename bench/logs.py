@@ -33,7 +33,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from bench.harness import ROOT, SOURCE, arguments, log, print_result
-from latdoctor.evaluation.machine_state import state
+from latdoctor.load.machine_state import state
 
 SIZE = 1000  # MB
 SEED = 1

@@ -19,7 +19,7 @@ from statistics import median
 from msgspec import structs
 
 from bench.harness import ROOT, arguments, print_result
-from latdoctor.evaluation.machine_state import state
+from latdoctor.load.machine_state import state
 from latdoctor.evaluation.statistics import bootstrap
 
 REFERENCE = "imports"

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 
 from bench.harness import ROOT, SOURCE, arguments, print_result, run_process
 from latdoctor.cli.timeline import TimelineFormat
-from latdoctor.evaluation.machine_state import state
+from latdoctor.load.machine_state import state
 
 ENTRIES = 10_000
 PATH = os.pathsep.join([str(SOURCE), str(ROOT)])

@@ -31,7 +31,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.harness import CACHE, SOURCE, arguments, environment, print_result, run_process
-from latdoctor.evaluation.machine_state import state
+from latdoctor.load.machine_state import state
 
 EVENTS_MODULE = SOURCE / "latdoctor" / "collectors" / "torch_trace" / "events.py"
 HTA = "HolisticTraceAnalysis==0.5.0"

@@ -15,7 +15,7 @@ from bench.peers.cost import cost
 from bench.peers.environment import REQUIREMENTS, ready
 from bench.peers.servers import BENTOML, LITSERVE, OURS
 from bench.peers.table import Machine, Report, lines, ratios
-from latdoctor.evaluation import machine_state
+from latdoctor.load import machine_state
 
 QUICK_SECONDS, FULL_SECONDS = 280.0, 1900.0  # measured, for the first estimates of the time left
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from bench.peers.servers import Running, Setting
 from latdoctor.errors import OperationError
-from latdoctor.evaluation import machine_state
+from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from latdoctor.evaluation import machine_state
 from latdoctor.lab import processes, runner
+from latdoctor.load import machine_state
 from latdoctor.load.summary import LoadProblem, LoadProblemCode
 from tests.cli.running import run
 

@@ -13,7 +13,7 @@ import pytest
 
 from latdoctor.collectors.base import Collector, CollectRequest, CollectResult, SourceReader
 from latdoctor.errors import UsageError
-from latdoctor.evaluation import machine_state, recording, run_matrix
+from latdoctor.evaluation import recording, run_matrix
 from latdoctor.evaluation.baselines.inputs import signals
 from latdoctor.evaluation.ground_truth import RunKind, split
 from latdoctor.evaluation.recording import RecordingAttempt, SourceSampler, sampling
@@ -24,6 +24,7 @@ from latdoctor.evidence.bundle import Artifact
 from latdoctor.evidence.model import Gap
 from latdoctor.lab.run_report import CauseEffect, PhaseReport, RunReport
 from latdoctor.lab.scenario import LoadSettings, Scenario, ScenarioPhase, find
+from latdoctor.load import machine_state
 from latdoctor.load.summary import LoadProblem, LoadProblemCode
 from tests.evaluation.samples import attempt
 

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from msgspec import structs
 
-from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.remediation.run_specs import PROMO_RUSH, sliced_load, unattended_scenario
 from latdoctor.incident.sop import loader
 from latdoctor.lab.processes import Deployment
 from latdoctor.lab.runner import RunObserver, calibrated
 from latdoctor.lab.scenario import overridden
+from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import LoadPhase, LoadPlan

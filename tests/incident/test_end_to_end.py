@@ -17,7 +17,6 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from latdoctor.evaluation.machine_state import OTHERS
 from latdoctor.incident import events, slo_samples
 from latdoctor.incident.journal_entry_texts import EVIDENCE
 from latdoctor.incident.sop import loader
@@ -28,6 +27,7 @@ from latdoctor.incident.timeline_model import Basis, Timeline
 from latdoctor.journal.entry import JournalEntry, Moment, unix_seconds
 from latdoctor.journal.state_dir import JOURNAL
 from latdoctor.journal.store import Journal
+from latdoctor.load.machine_state import OTHERS
 from latdoctor.remediation import run_history
 from latdoctor.remediation.run_result import Outcome
 from latdoctor.report import machine_formats, text_utils, timeline, timeline_cloudevents

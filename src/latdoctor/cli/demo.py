@@ -62,7 +62,7 @@ class BusyMachine:
     """The use of this machine by other processes since the demo began. `force`: only report it."""
 
     def __init__(self, force: bool) -> None:
-        from latdoctor.evaluation import machine_state
+        from latdoctor.load import machine_state
 
         self._state = machine_state
         self._force = force

@@ -23,7 +23,6 @@ from latdoctor.collectors import COLLECTORS
 from latdoctor.collectors.base import Clock, Collector, CollectRequest, CollectResult
 from latdoctor.collectors.runner import SystemClock
 from latdoctor.errors import LatdoctorError
-from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.ground_truth import GroundTruth, IncidentContext, MachineLoad, RunKind, TimedGap, TimeRange
 from latdoctor.evaluation.run_spec import RunSpec, scenario_of
 from latdoctor.evidence.bundle import Artifact, Bundle, Context
@@ -32,6 +31,7 @@ from latdoctor.lab.run_report import AFTER, BEFORE, RunReport, unsteady
 from latdoctor.lab.runner import PhaseStart, RunObserver, confirm_causes, run_scenario
 from latdoctor.lab.scenario import Scenario
 from latdoctor.lab.telemetry.generate import generate_telemetry
+from latdoctor.load import machine_state
 
 HOST = "host"
 INTERVAL = 1.0  # seconds between two snapshots of a source

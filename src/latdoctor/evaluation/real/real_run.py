@@ -18,7 +18,6 @@ import msgspec
 
 from latdoctor import __version__
 from latdoctor.errors import OperationError
-from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.ground_truth import MachineLoad
 from latdoctor.evaluation.real.real_store import (
     HEALTHY_BUNDLE,
@@ -33,6 +32,7 @@ from latdoctor.lab.real.real_faults import injected
 from latdoctor.lab.real.real_scenario import AFTER, BEFORE, DRAINING, INCIDENT, RealScenario
 from latdoctor.lab.real.server_definition import find_server
 from latdoctor.lab.real.server_process import RealServer
+from latdoctor.load import machine_state
 from latdoctor.load.process import start_load
 from latdoctor.load.summary import LoadResult
 from latdoctor.sanitize import clean

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from latdoctor.errors import BundleError
 from latdoctor.evaluation.ground_truth import MachineLoad
-from latdoctor.evaluation.machine_state import OTHERS
 from latdoctor.evaluation.store import read_json
+from latdoctor.load.machine_state import OTHERS
 from latdoctor.load.summary import GeneratorHealth, Summary
 
 HEALTHY_BUNDLE, INCIDENT_BUNDLE, TRUTH = "before.tar.zst", "incident.tar.zst", "truth.json"

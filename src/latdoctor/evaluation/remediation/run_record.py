@@ -12,7 +12,6 @@ from msgspec import Struct
 
 from latdoctor import __version__
 from latdoctor.errors import OperationError
-from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.ground_truth import MachineLoad, TimeRange
 from latdoctor.evaluation.remediation.run_specs import PlaybookChoice, RemediationRunSpec
 from latdoctor.evaluation.remediation.simulated_operator import SelectedPlaybook
@@ -21,6 +20,7 @@ from latdoctor.journal.entry import JournalEntry, unix_seconds
 from latdoctor.lab.metrics_snapshot import MetricsDelta, MetricsSnapshot
 from latdoctor.lab.run_report import BEFORE, MOVES, PhaseReport, phase_report, unsteady
 from latdoctor.lab.scenario import Scenario
+from latdoctor.load import machine_state
 from latdoctor.load.openloop import Progress
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.summary import LoadProblemCode, LoadResult, Summary, merge

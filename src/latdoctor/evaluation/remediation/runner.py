@@ -16,7 +16,6 @@ from msgspec import structs
 from latdoctor.collectors.base import CollectRequest
 from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.errors import LatdoctorError, OperationError
-from latdoctor.evaluation import machine_state
 from latdoctor.evaluation.remediation.run_record import (
     RemediationOutcome,
     RunInputs,
@@ -42,6 +41,7 @@ from latdoctor.lab.processes import Deployment
 from latdoctor.lab.run_report import BEFORE
 from latdoctor.lab.runner import RunObserver, calibrated
 from latdoctor.lab.scenario import Scenario, ScenarioPhase
+from latdoctor.load import machine_state
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.process import saturate, start_load
 from latdoctor.load.summary import LoadResult
