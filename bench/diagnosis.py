@@ -25,10 +25,10 @@ from latdoctor.conditions.ast import Comparison, Constant, SignalTerm, signals_o
 from latdoctor.diagnosis import rule_loader
 from latdoctor.diagnosis.diagnose import Case, Stamp, diagnose
 from latdoctor.diagnosis.rule_schema import Cause, Finding, RuleSet
-from latdoctor.load.machine_state import state
 from latdoctor.evidence.bundle import Context
 from latdoctor.evidence.catalogue import catalogue
 from latdoctor.evidence.model import Evidence, Origin, Reading, Subject, Window
+from latdoctor.load.machine_state import state
 
 SIGNALS, FINDINGS, CAUSES = 300, 200, 60
 LIMIT_MS, LIMIT_AFTER_WINDOW = 50.0, 5.0

@@ -19,8 +19,8 @@ from statistics import median
 from msgspec import structs
 
 from bench.harness import ROOT, arguments, print_result
-from latdoctor.load.machine_state import state
 from latdoctor.evaluation.statistics import bootstrap
+from latdoctor.load.machine_state import state
 
 REFERENCE = "imports"
 TARGETS = {"help": 1.7, "diagnose": 8.0}  # times the reference

@@ -37,6 +37,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "timeline": ("timeline:timeline", "Write the timeline of an incident, and its post-mortem."),
     "listen": ("listen:listen", "Receive alerts, confirm them, and monitor the incident."),
     "demo": ("demo:demo", "Run a real incident, diagnose it and remediate it."),
+    "capacity": ("capacity", "How much load a service takes, and replicas for a rate."),
     "baseline": ("baseline", "What a target is like when healthy."),
     "bundle": ("bundle", "Saved evidence."),
     "rules": ("rules", "The rules: what there is, and whether they are sound."),

@@ -74,8 +74,8 @@ async def _report(run: OpenLoop, every: float) -> None:
 async def _saturate(order: LoadOrder) -> None:
     plan = order.plan
     mix = next(phase.mix for phase in plan.phases if phase.name == order.phase)
-    async with HttpTransport(order.address) as transport:
-        _send(await saturation(plan, mix, transport, time.monotonic, order.saturate_s, order.in_flight))
+    async with HttpTransport(order.address, request=order.request) as transport:
+        _send(await saturation(plan, mix, transport, time.monotonic, order.saturate_s, order.in_flight, order.request))
 
 
 def _send(message: Message) -> None:

@@ -91,7 +91,7 @@ def other_load(share: float, limit: float = OTHERS) -> str:
     return f"other processes used {share:.0%} of the processors (limit {limit:.0%})"
 
 
-def busy(root: Path = Path("/proc"), sleep: Callable[[float], None] = time.sleep) -> str:
+def busy(root: Path = Path("/proc"), sleep: Callable[[float], None] = time.sleep, limit: float = BUSY_SHARE) -> str:
     """Why other processes would distort a demo, by what they do in the next seconds; empty where they would not.
 
     The load average would count for minutes what this demo's own set-up did.
@@ -100,7 +100,7 @@ def busy(root: Path = Path("/proc"), sleep: Callable[[float], None] = time.sleep
     sleep(BUSY_SECONDS)
     last = usage((first.at if first else 0.0) + max(BUSY_SECONDS, time.monotonic() - began), root)
     share = others(first, last, os.cpu_count() or 1)
-    return other_load(share, BUSY_SHARE) if share is not None and share > BUSY_SHARE else ""
+    return other_load(share, limit) if share is not None and share > limit else ""
 
 
 def load_average(root: Path = Path("/proc")) -> float | None:

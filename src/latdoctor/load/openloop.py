@@ -17,7 +17,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from latdoctor.load.latencies import quantile
+from latdoctor.load.latencies import Latencies, quantile
 from latdoctor.load.mix import Conversations, Mix, body, draw
 from latdoctor.load.plan import LoadPlan, PlannedRequest, RetryKind, RetryPolicy, generator
 from latdoctor.load.request_template import RequestTemplate
@@ -305,7 +305,8 @@ _RAMP = 0.25  # share of the time in which the queue fills; not measured
 class Saturation(Struct, frozen=True, tag="saturation"):
     """Answers per second with `in_flight` concurrent requests, over `seconds` without the ramp.
 
-    A capacity, not a latency: each of the `in_flight` clients waits for its answer before the next request.
+    A capacity, not a latency that users have: each of the `in_flight` clients waits for its answer before the next
+    request. `histogram`: the times of these answers.
     """
 
     rate: float
@@ -313,15 +314,23 @@ class Saturation(Struct, frozen=True, tag="saturation"):
     in_flight: int
     answered: int
     other: int
+    histogram: str = ""
 
 
 class _Tally:
     def __init__(self) -> None:
         self.answered = self.other = self.next = 0
+        self.took: list[float] = []
 
 
 async def saturation(
-    plan: LoadPlan, mix: Mix, transport: Transport, clock: Callable[[], float], seconds: float, in_flight: int
+    plan: LoadPlan,
+    mix: Mix,
+    transport: Transport,
+    clock: Callable[[], float],
+    seconds: float,
+    in_flight: int,
+    request: RequestTemplate | None = None,
 ) -> Saturation:
     """Measure the capacity of a server with a closed loop: scenarios scale their load by it.
 
@@ -337,19 +346,25 @@ async def saturation(
             number, ask = tally.next, conversations.joined(draw(mix, contents))
             tally.next += 1
             request_id = f"{plan.seed}-saturate-{number}"
+            content = body(ask, request_id, 0) if request is None else request.content("", ask)
+            sent = clock()
             try:
                 async with asyncio.timeout(plan.timeout_s):
-                    status = (await transport.send(body(ask, request_id, 0), request_id, 0)).status
+                    status = (await transport.send(content, request_id, 0)).status
             except TimeoutError:
                 status = TIMEOUT
             if begin <= clock() < end:
                 answered = ending_of(status) is Ending.ANSWERED
                 tally.answered += answered
                 tally.other += not answered
+                if answered:
+                    tally.took.append(clock() - sent)
             if ending_of(status) is not Ending.ANSWERED:
                 await asyncio.sleep(0.01)  # limits the request rate against a server that refuses at once
 
     async with asyncio.TaskGroup() as tasks:
         for _ in range(in_flight):
             tasks.create_task(send_requests())
-    return Saturation(tally.answered / (end - begin), end - begin, in_flight, tally.answered, tally.other)
+    measured = end - begin
+    histogram = Latencies(tally.took).encoded()
+    return Saturation(tally.answered / measured, measured, in_flight, tally.answered, tally.other, histogram)

@@ -161,7 +161,14 @@ def run_load(
 
 
 def saturate(
-    plan: LoadPlan, address: str, seconds: float, *, phase: str = "", in_flight: int = IN_FLIGHT
+    plan: LoadPlan,
+    address: str,
+    seconds: float,
+    *,
+    phase: str = "",
+    in_flight: int = IN_FLIGHT,
+    remote: bool = False,
+    request: RequestTemplate | None = None,
 ) -> Saturation:
     """The capacity of the server for the mix of `phase` (default: the last).
 
@@ -174,6 +181,7 @@ def saturate(
         raise UsageError(f"saturation must take more than 0 and at most 600 s (got {seconds:g} s)")
     if not 1 <= in_flight <= plan.max_in_flight:
         raise UsageError(f"{in_flight} requests in flight; the plan allows {plan.max_in_flight}")
-    check_address(address, remote=False)
-    with LoadProcess(LoadOrder(plan, address, saturate_s=seconds, phase=name, in_flight=in_flight)) as process:
+    check_address(address, remote=remote)
+    order = LoadOrder(plan, address, saturate_s=seconds, phase=name, in_flight=in_flight, request=request)
+    with LoadProcess(order) as process:
         return process.wait_saturation()

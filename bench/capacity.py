@@ -1,0 +1,135 @@
+"""The measured limit, how well it repeats, and the queueing model beside it, for settings of the reference server.
+
+    python -m bench.capacity [--repeats 5] [--only NAME] [--output json]
+
+The model of these servers sleeps instead of computing, so that one machine can be asked repeatedly. Each setting is
+measured, then loaded seven times at 80 % of its limit; the first setting is measured `--repeats` times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from latdoctor.capacity.measure import MeasureSettings, Measuring
+from latdoctor.capacity.measurement import CapacityMeasurement
+from latdoctor.capacity.target import Target, TargetKind
+from latdoctor.lab.server.supervisor import free_ports
+from latdoctor.load import machine_state
+from latdoctor.load.arrivals import Poisson
+from latdoctor.load.latencies import quantile
+from latdoctor.load.mix import Mix
+from latdoctor.load.plan import LoadPhase, LoadPlan, check_address
+from latdoctor.load.process import run_load
+
+SLO = 0.3
+RUNS, SECONDS, SHARE = 7, 20.0, 0.8
+# Arguments of the server, and the share of long requests.
+SETTINGS = {
+    "token-budget": (("--batch-ms=2", "--token-ms=0.1"), 0.15),
+    "short-only": (("--batch-ms=4", "--token-ms=0.1"), 0.0),
+    "costly-batches": (("--batch-ms=20", "--token-ms=0.05"), 0.15),
+    "one-by-one": (("--batch-ms=4", "--token-ms=0.05", "--set=batching.scheduler=single"), 0.15),
+    "long-alone": (("--batch-ms=2", "--token-ms=0.1", "--set=batching.scheduler=long-alone"), 0.15),
+}
+
+
+@contextmanager
+def served(arguments: tuple[str, ...]) -> Iterator[str]:
+    """The address of a reference server."""
+    (port,) = free_ports(1)
+    address = f"http://127.0.0.1:{port}"
+    command = [sys.executable, "-m", "latdoctor.lab.cluster.reference_pod", f"--port={port}", *arguments]
+    process = subprocess.Popen(command, env={**os.environ, "POD_IP": "127.0.0.1"}, stdout=subprocess.DEVNULL)
+    try:
+        for _ in range(100):
+            try:
+                check_address(address, remote=False)
+                break
+            except Exception:  # noqa: BLE001  # whatever it is, it does not answer yet
+                time.sleep(0.1)
+        yield address
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def measured(name: str, seed: int) -> CapacityMeasurement:
+    arguments, long_share = SETTINGS[name]
+    with served(arguments) as address:
+        settings = MeasureSettings(slo=SLO, mix=Mix(long_share=long_share, audio_share=0), seed=seed)
+        return Measuring(Target(address, TargetKind.REFERENCE), settings, lambda _: {}, lambda _: None).run()
+
+
+def p99_at(name: str, rate: float) -> list[float]:
+    """P99 of several runs at this rate, in seconds."""
+    arguments, long_share = SETTINGS[name]
+    found = []
+    for seed in range(RUNS):
+        with served(arguments) as address:
+            phase = LoadPhase("load", SECONDS, Poisson(rate), Mix(long_share=long_share, audio_share=0))
+            found.append(run_load(LoadPlan((phase,), seed=seed, warm_up_s=2.0), address).total.p99 or 0.0)
+    return sorted(found)
+
+
+def row(name: str) -> dict[str, object]:
+    """The limit of one setting beside the model, and P99 at 80 % of it beside the model's."""
+    one = measured(name, 0)
+    at = one.limit * SHARE
+    runs = p99_at(name, at)
+    said = quantile(one.model.latencies(at), 0.99) if one.model else None
+    p99 = statistics.median(runs)
+    return {
+        "setting": name,
+        "limit": one.limit,
+        "interval": one.interval,
+        "first_failing": one.first_failing,
+        "levels": len(one.levels),
+        "seconds": one.lasted,
+        "width": one.model.width if one.model else None,
+        "model_limit": one.model_limit,
+        "model_error": one.model_error,
+        "p99_at_80": p99,
+        "p99_lowest": runs[0],
+        "p99_highest": runs[-1],
+        "p99_model": said,
+        "p99_error": said / p99 - 1 if said else None,
+        "problems": one.problems,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=SETTINGS)
+    parser.add_argument("--output", choices=("text", "json"), default="text")
+    options = parser.parse_args()
+    state = machine_state.state()
+    names = [options.only] if options.only else list(SETTINGS)
+    limits = [measured(names[0], seed).limit for seed in range(1, options.repeats + 1)]
+    rows = [row(name) for name in names]
+    if options.output == "json":
+        print(json.dumps({"machine": state, "repeated": limits, "settings": rows}, indent=2))
+        return
+    if limits:
+        middle = statistics.median(limits)
+        away = max(abs(one / middle - 1) for one in limits)
+        print(f"{names[0]} {len(limits)} times: {', '.join(f'{one:.1f}' for one in limits)} (at most {away:.1%} off)")
+    for one in rows:
+        print(
+            f"{one['setting']:15} limit {one['limit']:.1f}/s, model {one['model_limit']:.1f} "
+            f"({one['model_error']:+.1%}); "
+            f"P99 at 80 % {one['p99_at_80']:.3f} s ({one['p99_lowest']:.3f}–{one['p99_highest']:.3f}), "
+            f"model {one['p99_model']:.3f} ({one['p99_error']:+.1%}); {one['seconds']:.0f} s {one['problems'] or ''}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Replicas for a rate: what a measurement of one replica says of many. Pure."""
+
+from __future__ import annotations
+
+import math
+
+from msgspec import Struct
+
+from latdoctor.capacity.measurement import RESERVE, CapacityMeasurement
+from latdoctor.load.latencies import quantile
+
+SCHEMA_VERSION = "1"
+
+
+class CapacityPlan(Struct, frozen=True):
+    """`replicas` for `rate` requests per second, so that each has the reserve. Latencies in seconds.
+
+    `least`: replicas that meet the SLO without any reserve. `p99`: of the model at `per_replica`; None without a model.
+    `with_one_lost`: the share of its limit that each of the others has to take if one replica fails; above 1 the SLO is
+    missed.
+    """
+
+    rate: float
+    slo: float
+    attainment: float
+    limit: float
+    reserve: float
+    replicas: int
+    least: int
+    per_replica: float
+    p99: float | None
+    with_one_lost: float | None
+    model_error: float | None
+    problems: tuple[str, ...] = ()
+    schema_version: str = SCHEMA_VERSION
+
+
+def plan_replicas(measured: CapacityMeasurement, rate: float, reserve: float = RESERVE) -> CapacityPlan:
+    """Raises ValueError where the measured replica meets the SLO at no rate."""
+    if measured.limit <= 0:
+        raise ValueError("the measured replica meets the SLO at no rate")
+    replicas = max(1, math.ceil(rate / (measured.limit * (1 - reserve)) - 1e-9))
+    per_replica = rate / replicas
+    p99 = quantile(measured.model.latencies(per_replica), 0.99) if measured.model else None
+    return CapacityPlan(
+        rate=rate,
+        slo=measured.slo,
+        attainment=measured.attainment,
+        limit=measured.limit,
+        reserve=reserve,
+        replicas=replicas,
+        least=max(1, math.ceil(rate / measured.limit - 1e-9)),
+        per_replica=per_replica,
+        p99=p99,
+        with_one_lost=rate / (replicas - 1) / measured.limit if replicas > 1 else None,
+        model_error=measured.model_error,
+        problems=measured.problems,
+    )

@@ -1,0 +1,173 @@
+"""A queueing model of a server: requests share it, and its speed depends on how many it works on at a time.
+
+Measured with a closed loop: with n requests in flight the server answers X(n) per second, by batching or by several
+processors. The model works on at most `width` requests at a time, each at X(n)/n, and lets the others wait in order of
+arrival ("limited processor sharing", F. Zhang and L. Lipsky, Modelling Restricted Processor Sharing, 2006). A width of
+1 is a plain queue, an infinite one shares the server among all. The width is the one that reproduces the latencies of
+the closed loop best. Open arrivals are then simulated.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import deque
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+from msgspec import Struct
+
+from latdoctor.load.latencies import quantile
+
+_REQUESTS = 10_000  # of a simulation: a hundred are beyond P99
+_WARM_UP = 0.1  # share of them that fills the queue
+_CLOSED = 3_000
+_STEPS = 14  # halvings of a search for a rate: to 0.01 % of the highest
+
+
+class ClosedLevel(Struct, frozen=True):
+    """A closed loop with `in_flight` requests: answers per second, and latency quantiles in seconds."""
+
+    in_flight: int
+    rate: float
+    p50: float
+    p99: float
+
+
+class QueueModel(Struct, frozen=True):
+    """`speeds`: X(n) at each measured n, between which it is interpolated; it stays the same above the last.
+
+    `sizes`: work of requests relative to their mean. `width`: requests that the server works on at a time.
+    """
+
+    speeds: tuple[tuple[int, float], ...]
+    sizes: tuple[float, ...]
+    width: float
+
+    @property
+    def capacity(self) -> float:
+        """Requests per second that the server answers at most."""
+        return max(rate for _, rate in self.speeds)
+
+    def speed(self, working: int) -> float:
+        counts, rates = zip(*self.speeds, strict=True)
+        return float(np.interp(working, counts, rates))
+
+    def latencies(self, rate: float, seed: int = 0, requests: int = _REQUESTS) -> list[float]:
+        """Latencies in ascending order with Poisson arrivals of `rate` per second. Seconds."""
+        rng = Random(seed)  # noqa: S311  # a repeatable simulation, no secret
+        at, arrivals = 0.0, []
+        for _ in range(requests):
+            at += rng.expovariate(rate)
+            arrivals.append((at, rng.choice(self.sizes)))
+        return sorted(_simulated(self, arrivals)[int(requests * _WARM_UP) :])
+
+    def attainment(self, rate: float, slo: float, seed: int = 0, requests: int = _REQUESTS) -> float:
+        """The share of requests within `slo` seconds."""
+        took = self.latencies(rate, seed, requests)
+        return sum(one <= slo for one in took) / len(took)
+
+    def limit(self, slo: float, wanted: float, seed: int = 0, requests: int = _REQUESTS) -> float:
+        """The highest rate at which the share `wanted` of requests is within `slo` seconds; 0: no rate."""
+        low, high = 0.0, self.capacity * 1.05
+        for _ in range(_STEPS):
+            middle = (low + high) / 2
+            if self.attainment(middle, slo, seed, requests) >= wanted:
+                low = middle
+            else:
+                high = middle
+        return low
+
+
+def _simulated(model: QueueModel, arrivals: Sequence[tuple[float, float]]) -> list[float]:
+    """The latency of each arrival (time, size). In virtual time all requests in service progress equally fast."""
+    speeds = [0.0, *(model.speed(count) / count for count in range(1, _most(model) + 1))]
+    took = [0.0] * len(arrivals)
+    service: list[tuple[float, int]] = []  # the virtual time at which it is done, its number
+    waiting: deque[int] = deque()
+    now = virtual = 0.0
+    for number, (at, size) in enumerate(arrivals):
+        now, virtual = _advance(service, waiting, arrivals, took, speeds, model.width, now, virtual, at)
+        if len(service) < model.width:
+            heapq.heappush(service, (virtual + size, number))
+        else:
+            waiting.append(number)
+    _advance(service, waiting, arrivals, took, speeds, model.width, now, virtual, math.inf)
+    return took
+
+
+def _advance(
+    service: list[tuple[float, int]],
+    waiting: deque[int],
+    arrivals: Sequence[tuple[float, float]],
+    took: list[float],
+    speeds: Sequence[float],
+    width: float,
+    now: float,
+    virtual: float,
+    until: float,
+) -> tuple[float, float]:
+    """Completes what is done by `until`; the time and the virtual time then."""
+    while service:
+        each = speeds[min(len(service), len(speeds) - 1)]
+        if len(service) >= len(speeds):  # above the last count the whole speed stays the same
+            each *= (len(speeds) - 1) / len(service)
+        done = now + (service[0][0] - virtual) / each
+        if done > until:
+            return until, virtual + (until - now) * each
+        virtual, number = heapq.heappop(service)
+        now = done
+        took[number] = now - arrivals[number][0]
+        if waiting:
+            following = waiting.popleft()
+            heapq.heappush(service, (virtual + arrivals[following][1], following))
+    return (now if math.isinf(until) else until), virtual
+
+
+def _most(model: QueueModel) -> int:
+    return model.speeds[-1][0]
+
+
+def fit_model(closed: Sequence[ClosedLevel], sizes: Sequence[float]) -> QueueModel:
+    """The model of a server with these closed loops. `sizes`: latencies of requests alone, in any unit.
+
+    Raises ValueError where nothing was measured.
+    """
+    if not closed or not sizes:
+        raise ValueError("a model needs a closed loop and the latencies of single requests")
+    mean = sum(sizes) / len(sizes)
+    relative = tuple(one / mean for one in sizes)
+    speeds = tuple((one.in_flight, one.rate) for one in sorted(closed, key=lambda one: one.in_flight))
+    widths = [*(float(one) for one, _ in speeds), math.inf]
+    models = [QueueModel(speeds, relative, width) for width in widths]
+    return min(models, key=lambda model: _misfit(model, closed))
+
+
+def _misfit(model: QueueModel, closed: Sequence[ClosedLevel]) -> float:
+    """How far the model's closed loops are from the measured ones: squared logarithms of P50 and P99."""
+    total = 0.0
+    for one in closed:
+        took = sorted(_closed_latencies(model, one.in_flight))
+        for share, measured in ((0.5, one.p50), (0.99, one.p99)):
+            total += math.log((quantile(took, share) or measured) / measured) ** 2
+    return total
+
+
+def _closed_latencies(model: QueueModel, in_flight: int) -> list[float]:
+    """Latencies of a closed loop: each answer is followed by the next request."""
+    rng = Random(in_flight)  # noqa: S311  # a repeatable simulation, no secret
+    now = virtual = 0.0
+    service: list[tuple[float, float]] = []  # virtual time at which it is done, time at which it arrived
+    waiting: deque[tuple[float, float]] = deque((0.0, rng.choice(model.sizes)) for _ in range(in_flight))
+    took: list[float] = []
+    while len(took) < _CLOSED:
+        while waiting and len(service) < model.width:
+            arrived, size = waiting.popleft()
+            heapq.heappush(service, (virtual + size, arrived))
+        each = model.speed(len(service)) / len(service)
+        done, arrived = heapq.heappop(service)
+        now, virtual = now + (done - virtual) / each, done
+        took.append(now - arrived)
+        waiting.append((now, rng.choice(model.sizes)))
+    return took[int(_CLOSED * _WARM_UP) :]
