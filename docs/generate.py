@@ -29,6 +29,7 @@ from latdoctor.diagnosis.confusable_causes import confusable_pairs
 from latdoctor.dialects import loader as dialects
 from latdoctor.notify import webhook
 from latdoctor.report import machine_formats, reference_pages
+from latdoctor.report.forecast import forecast_schema
 
 FOLDER = Path(__file__).parent
 CAUSES = FOLDER / "causes"
@@ -54,6 +55,7 @@ def pages() -> dict[str, str]:
     return {
         "commands.md": _commands_page(),
         "diagnosis.schema.json": json.dumps(machine_formats.diagnosis_schema(), indent=1) + "\n",
+        "forecast.schema.json": json.dumps(forecast_schema(), indent=1) + "\n",
         "timeline.schema.json": json.dumps(machine_formats.timeline_schema(), indent=1) + "\n",
         "notification.schema.json": json.dumps(webhook.schema(), indent=1) + "\n",
         "signals.md": reference_pages.page(),
@@ -140,7 +142,8 @@ def _commands_page() -> str:
         "# Commands",
         "What `latdoctor COMMAND --help` prints; `python docs/generate.py` writes this page.",
         "A result goes to stdout, progress and messages go to stderr.\n"
-        "The answer as JSON (`diagnose -o json`) keeps to [diagnosis.schema.json](diagnosis.schema.json), a timeline\n"
+        "The answer as JSON (`diagnose -o json`) keeps to [diagnosis.schema.json](diagnosis.schema.json), a forecast\n"
+        "(`forecast -o json`) to [forecast.schema.json](forecast.schema.json), a timeline\n"
         "(`timeline --format json`) to [timeline.schema.json](timeline.schema.json).",
     ]
     parts += [f"## latdoctor {' '.join(name)}\n\n```text\n{help_of(name)}```" for name, _ in commands()]

@@ -36,6 +36,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "recover": ("remediate:recover", "Finish runs that were interrupted."),
     "timeline": ("timeline:timeline", "Write the timeline of an incident, and its post-mortem."),
     "listen": ("listen:listen", "Receive alerts, confirm them, and monitor the incident."),
+    "forecast": ("forecast:forecast", "Forecast the request rate 10 to 15 minutes ahead."),
     "demo": ("demo:demo", "Run a real incident, diagnose it and remediate it."),
     "capacity": ("capacity", "How much load a service takes, and replicas for a rate."),
     "baseline": ("baseline", "What a target is like when healthy."),

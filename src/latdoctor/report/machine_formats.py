@@ -32,7 +32,7 @@ def diagnosis_line(diagnosis: Diagnosis) -> str:
 
 def diagnosis_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the document, generated from the types."""
-    return _schema(Diagnosis, "latdoctor diagnosis")
+    return schema_of(Diagnosis, "latdoctor diagnosis")
 
 
 def render_timeline(timeline: Timeline) -> str:
@@ -47,10 +47,10 @@ def parse_timeline(raw: bytes) -> Timeline:
 
 def timeline_schema() -> dict[str, Any]:
     """The JSON Schema (2020-12) of the document, generated from the types."""
-    return _schema(Timeline, "latdoctor timeline")
+    return schema_of(Timeline, "latdoctor timeline")
 
 
-def _schema(document: type[Struct], title: str) -> dict[str, Any]:
+def schema_of(document: type[Struct], title: str) -> dict[str, Any]:
     schema = msgspec.json.schema(document)
     for defined in schema["$defs"].values():
         if "properties" in defined:  # keys with a default are written too

@@ -133,7 +133,7 @@ def _own(text: str) -> fields.Pattern:
         raise SourceError(f"its pattern is invalid: {error.what}", next_step=error.next_step) from error
 
 
-def _found_in(artifact: Artifact, own: str) -> tuple[Recognised, Iterable[bytes]]:
+def forms_and_blocks(artifact: Artifact, own: str) -> tuple[Recognised, Iterable[bytes]]:
     """The formats of a log, and its blocks of lines. A long log stays in its file."""
     if isinstance(artifact.content, bytes) or artifact.content.stat().st_size <= _IN_MEMORY:
         content = formats.as_lines(artifact.read())
@@ -143,7 +143,7 @@ def _found_in(artifact: Artifact, own: str) -> tuple[Recognised, Iterable[bytes]
 
 
 def _parse_one(artifact: Artifact, own: str, requested: time_range.TimeRange | None) -> Evidence:
-    found, blocks = _found_in(artifact, own)
+    found, blocks = forms_and_blocks(artifact, own)
     if not found.forms and not found.errors:
         raise SourceError(
             "contains no readable request", where=artifact.source, next_step=_HOW, code=GapCode.UNSUPPORTED

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from latdoctor.collectors.access_log.entry import CLIENT_LEFT, AccessLogEntry, Timestamp, is_failure
 from latdoctor.collectors.access_log.requests import MAX_REPLICAS, UNZONED, RequestColumns
-from latdoctor.collectors.access_log.step_table import StepTable
+from latdoctor.collectors.access_log.step_table import MAX_STEPS, StepTable
 from latdoctor.collectors.logs.log_clock import LogTimes
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.sanitize import clean
@@ -21,8 +21,9 @@ class RequestGatherer:
     Beyond twice MOST requests, all but the last MOST become sums for each step of time (`tables`).
     """
 
-    def __init__(self, past: TimeRange | None = None, ahead: float | None = None) -> None:
+    def __init__(self, past: TimeRange | None = None, ahead: float | None = None, most_steps: int = MAX_STEPS) -> None:
         self.past = past
+        self._most_steps = most_steps
         self._ahead = ahead  # seconds that times without a zone are ahead of UTC, if known
         self.times = LogTimes(ahead)
         self.first: float | None = None  # time range of the log, including probes and excluded lines
@@ -114,7 +115,7 @@ class RequestGatherer:
             older: list[int] = []
             if len(times) > MOST and self.since is not None:
                 older = [row for row, ended in enumerate(requests.ended) if 0 <= ended < self.since]
-                self.tables.setdefault(replica, StepTable()).add(requests.chosen(older))
+                self.tables.setdefault(replica, StepTable(self._most_steps)).add(requests.chosen(older))
             left.update(older)
             if left:
                 self.by_replica[replica] = requests.chosen(row for row in range(len(requests)) if row not in left)

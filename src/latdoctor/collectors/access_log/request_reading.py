@@ -15,6 +15,7 @@ from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
 from latdoctor.collectors.access_log.formats import AccessLogFormat
 from latdoctor.collectors.access_log.recognition import Recognised
 from latdoctor.collectors.access_log.request_gathering import RequestGatherer
+from latdoctor.collectors.access_log.step_table import MAX_STEPS
 from latdoctor.collectors.logs import log_blocks
 from latdoctor.collectors.logs.log_clock import ahead_within
 from latdoctor.evidence.bundle import Artifact
@@ -38,10 +39,15 @@ class RequestLines:
 
 
 def read_lines(
-    blocks: Iterable[bytes], found: Recognised, requested: time_range.TimeRange | None, artifact: Artifact
+    blocks: Iterable[bytes],
+    found: Recognised,
+    requested: time_range.TimeRange | None,
+    artifact: Artifact,
+    most_steps: int = MAX_STEPS,
 ) -> RequestLines:
+    """`most_steps`: of the sums that are kept of the requests of a long log."""
     ahead = ahead_within(log_blocks.head(artifact.content), artifact.written_by)
-    read = RequestLines({form: RequestGatherer(requested, ahead) for form in found.forms}, [])
+    read = RequestLines({form: RequestGatherer(requested, ahead, most_steps) for form in found.forms}, [])
     near: Timestamp | None = None  # of the lines before: some servers log requests without a time
     borrowing = timed = 0  # requests without a time of their own, and those of them in a record that has one
     for number, raw in _numbered(blocks, read.gathered, requested):

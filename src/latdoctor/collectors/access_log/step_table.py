@@ -1,7 +1,8 @@
 """Requests of a long log as sums for each step of time: what is kept of those too many to keep one by one.
 
 Durations are counted in buckets that are 4.7 % wide, so a quantile of a step is that close. Where a log spans more than
-MAX_STEPS steps, they double in width: memory depends on the number of steps, not of requests.
+MAX_STEPS steps (or as many as the caller wants), they double in width: memory depends on the number of steps, not of
+requests.
 """
 
 from __future__ import annotations
@@ -49,8 +50,9 @@ class Step:
 class StepTable:
     """Steps of one replica's requests by time. `width` in seconds; a step begins at a multiple of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = MAX_STEPS) -> None:
         self.width = 1
+        self._most = most
         self.requests = 0
         self.first_line = 0
         self._steps: dict[int, Step] = {}
@@ -84,7 +86,7 @@ class StepTable:
         place = int(time // self.width)
         found = self._steps.get(place)
         if found is None:
-            if len(self._steps) >= MAX_STEPS:
+            if len(self._steps) >= self._most:
                 self.widen(self.width * 2)
                 return self._at(time)
             found = self._steps[place] = Step()

@@ -1,0 +1,108 @@
+"""The request rate of a service over days from a Prometheus server: one range query, in parts of 10,000 points.
+
+Without a query it is the arrival rate of the one kind of server whose families are recorded. Where several kinds are (a
+gateway and the engines behind it), they count the same requests, so that the user must choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from latdoctor.collectors.base import PrometheusServer
+from latdoctor.collectors.promql import NAME
+from latdoctor.collectors.promql.client import PromqlQuery, QueryResult, parse_result, run_queries
+from latdoctor.dialects import promql
+from latdoctor.dialects.loader import shipped
+from latdoctor.errors import SourceError, UsageError
+from latdoctor.evidence.model import Origin, Series
+from latdoctor.gap_code import GapCode
+from latdoctor.sanitize import clean
+
+SIGNAL = "arrival.rate"
+STEP = 60.0  # seconds between two points
+_RANGE = 120.0  # of the rate at each point: two scrapes a minute suffice
+_POINTS = 10_000  # Prometheus refuses more than 11,000 points of a series
+_PRESENT = 3600.0  # seconds before the end in which the families are looked for
+_CHOOSE = "name one: --query 'sum(rate(…[2m]))', or --select '{job=\"…\"}'"
+
+
+@dataclass(frozen=True, slots=True)
+class RateHistory:
+    """The series of a query, and the query itself, to paste."""
+
+    expression: str
+    series: tuple[Series, ...]
+    warnings: tuple[str, ...]
+
+
+def rate_history(server: PrometheusServer, query: str, timeout: float) -> RateHistory:
+    """The rates from `server.since` to `server.until`. Raises SourceError, UsageError."""
+    expression = query or _recognised(server, timeout)
+    points = _range(server.since, server.until)
+    queries = [PromqlQuery(expression, part[-1], part[0], STEP) for part in points]
+    answers = _run(server, queries, timeout)
+    series = tuple(
+        Series(SIGNAL, "service", line.times, line.values, Origin(NAME, f"series {number}"))
+        for answer in answers
+        for number, line in enumerate(answer.lines, 1)
+    )
+    if not series:
+        raise SourceError(
+            "the query has no result in that time", where=server.access.name, next_step=_CHOOSE, code=GapCode.EMPTY
+        )
+    return RateHistory(expression, series, tuple(dict.fromkeys(text for one in answers for text in one.warnings)))
+
+
+def _range(since: float, until: float) -> list[list[float]]:
+    """The times of the points, whole minutes, in parts that one query may have."""
+    first, last = int(-(-since // STEP)), int(until // STEP)
+    times = [place * STEP for place in range(first, last + 1)]
+    return [times[start : start + _POINTS] for start in range(0, len(times), _POINTS)]
+
+
+def _recognised(server: PrometheusServer, timeout: float) -> str:
+    """The expression of the recorded arrival rate. Raises UsageError where there is none, or more than one."""
+    options = {dialect.title: dialect for dialect in shipped() if SIGNAL in dialect.signals}
+    names = sorted({
+        name for dialect in options.values() for rules in dialect.rules for rule in rules
+        if rule.signal == SIGNAL for name in promql.rule_samples(rule)
+    })  # fmt: skip
+    inside = ",".join((promql.name_matcher(names), *server.select))
+    counted = f"count by (__name__) (last_over_time({{{inside}}}[{promql.duration(_PRESENT)}]))"
+    (answer,) = _run(server, [PromqlQuery(counted, server.until)], timeout)
+    present = frozenset(line.labels.get("__name__", "") for line in answer.lines)
+    found = {
+        title: curve
+        for title, dialect in options.items()
+        for curve in promql.curve_queries(dialect, (SIGNAL,), present)
+    }
+    place = server.access.name
+    if not found:
+        reason = "no request rate of a server that latdoctor knows is recorded in the hour before the end"
+        raise UsageError(reason, where=place, next_step="--query 'sum(rate(YOUR_REQUESTS_TOTAL[2m]))'")
+    expressions = {title: _expression(one, server.select) for title, one in found.items()}
+    if len(expressions) > 1:
+        listed = [f"{title}: --query '{text}'" for title, text in expressions.items()]
+        reason = f"request rates of {len(expressions)} kinds of servers are recorded, which may be the same requests"
+        raise UsageError(reason, where=place, next_step=_CHOOSE, listed=listed)
+    return next(iter(expressions.values()))
+
+
+def _expression(curve: promql.SignalCurve, select: Sequence[str]) -> str:
+    text = curve.expression.replace("$range", promql.duration(_RANGE))
+    text = text.replace("{$select}", f"{{{','.join(select)}}}" if select else "")
+    text = text.replace(",$select", "".join(f",{one}" for one in select))
+    return f"sum({text})" if curve.factor == 1 else f"sum({text}) * {curve.factor:g}"
+
+
+def _run(server: PrometheusServer, queries: Sequence[PromqlQuery], timeout: float) -> list[QueryResult]:
+    """The results, all of them. Raises SourceError for the first that failed."""
+    found = []
+    for reply in run_queries(server.access, queries, timeout, timeout * len(queries)):
+        if reply.body is None:
+            raise SourceError(
+                clean(reply.why, 300), where=server.access.name, next_step=reply.next_step, code=reply.code
+            )
+        found.append(parse_result(reply.body, server.access.name))
+    return found

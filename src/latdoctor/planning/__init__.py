@@ -1,0 +1,1 @@
+"""What engineers ask between incidents: what load will come, and what to have ready for it."""
