@@ -56,7 +56,7 @@ def test_a_history_that_is_no_basis_is_a_document_too() -> None:
     outcome = run(["forecast", "--csv", write([3.0] * 500), "-o", "json"])
     document = json.loads(outcome.out)
     jsonschema.validate(document, forecast_schema())
-    assert (outcome.code, document["reason"], document["value"]) == (4, "constant", None)
+    assert (outcome.code, document["no_forecast"], document["value"]) == (4, "constant", None)
 
 
 def test_the_shipped_schema_is_that_of_the_type() -> None:
@@ -91,7 +91,7 @@ def test_every_answer_fits_one_screen(given: list[str]) -> None:
     check(outcome.out)
 
 
-def test_a_service_is_told_how_many_replicas_to_start_and_by_when() -> None:
+def test_the_answer_says_how_many_replicas_to_start_and_by_when() -> None:
     given = ["--per-replica", "80/s", "--replicas", "3", "--start-up", "5min"]
     answer = run(["forecast", "--csv", "rates.csv", "--ahead", "10min", *given]).out
     assert "start 3 replicas by 23:55 UTC" in answer
@@ -189,7 +189,7 @@ def test_no_forecast_says_why_and_what_next(values: object, reason: str) -> None
     assert outcome.out.startswith("NO FORECAST")
     assert " Next  " in outcome.out
     check(outcome.out)
-    assert json.loads(run(["forecast", "--csv", "own.csv", "-o", "json"]).out)["reason"] == reason
+    assert json.loads(run(["forecast", "--csv", "own.csv", "-o", "json"]).out)["no_forecast"] == reason
 
 
 def test_gaps_are_said_with_their_share() -> None:

@@ -47,45 +47,53 @@ class _History:
     now: float | None = None
 
 
+PrometheusUrl = Annotated[
+    str, typer.Option("--prometheus", metavar="URL", help="A Prometheus server, for its history.")
+]
+CsvFile = Annotated[Path | None, typer.Option("--csv", metavar="FILE", readable=False, help="A CSV file: time,value.")]
+LogFile = Annotated[Path | None, typer.Option("--log", metavar="FILE", readable=False, help="An access log.")]
+Query = Annotated[
+    str, typer.Option("--query", metavar="PROMQL", help="The rate (default: arrivals of a recognised server).")
+]
+Select = Annotated[str, typer.Option("--select", metavar="SELECTOR", help="Only series with these labels.")]
+LogPattern = Annotated[str, typer.Option("--log-pattern", metavar="PATTERN", help="The format of the access log.")]
+Since = Annotated[
+    str,
+    typer.Option("--since", metavar="TIME", help="Begin of the history (default: 7d, all of a file)."),
+]
+Until = Annotated[
+    str, typer.Option("--until", metavar="TIME", help="End of the history, from which the forecast counts.")
+]
+Counts = Annotated[
+    bool, typer.Option("--counts", help="The values of the CSV file are counts per step: print rates per second.")
+]
+Ahead = Annotated[str, typer.Option("--ahead", metavar="TIME", help="How far ahead, at most 4h.")]
+PerReplica = Annotated[
+    str,
+    typer.Option("--per-replica", metavar="RATE", help="What a replica can take, such as 140/s."),
+]
+Reserve = Annotated[str, typer.Option("--reserve", metavar="SHARE", help="Kept free of --per-replica (default 30%).")]
+Replicas = Annotated[int | None, typer.Option("--replicas", metavar="N", min=0, help="Replicas that run now.")]
+StartUp = Annotated[
+    str, typer.Option("--start-up", metavar="TIME", help="From the start of a replica to its first answer (2min).")
+]
+
+
 def forecast(
-    prometheus: Annotated[
-        str, typer.Option("--prometheus", metavar="URL", help="A Prometheus server, for its history.")
-    ] = "",
-    csv: Annotated[
-        Path | None, typer.Option("--csv", metavar="FILE", readable=False, help="A CSV file: time,value.")
-    ] = None,
-    log: Annotated[Path | None, typer.Option("--log", metavar="FILE", readable=False, help="An access log.")] = None,
-    query: Annotated[
-        str, typer.Option("--query", metavar="PROMQL", help="The rate (default: arrivals of a recognised server).")
-    ] = "",
-    select: Annotated[str, typer.Option("--select", metavar="SELECTOR", help="Only series with these labels.")] = "",
-    log_pattern: Annotated[
-        str, typer.Option("--log-pattern", metavar="PATTERN", help="The format of the access log.")
-    ] = "",
-    since: Annotated[
-        str,
-        typer.Option("--since", metavar="TIME", help="Begin of the history (default: 7d, all of a file)."),
-    ] = "",
-    until: Annotated[
-        str, typer.Option("--until", metavar="TIME", help="End of the history, from which the forecast counts.")
-    ] = "",
-    counts: Annotated[
-        bool, typer.Option("--counts", help="The values of the CSV file are counts per step: print rates per second.")
-    ] = False,
-    ahead: Annotated[str, typer.Option("--ahead", metavar="TIME", help="How far ahead, at most 4h.")] = "15min",
-    per_replica: Annotated[
-        str,
-        typer.Option("--per-replica", metavar="RATE", help="What a replica can take, such as 140/s."),
-    ] = "",
-    reserve: Annotated[
-        str, typer.Option("--reserve", metavar="SHARE", help="Kept free of --per-replica (default 30%).")
-    ] = "",
-    replicas: Annotated[
-        int | None, typer.Option("--replicas", metavar="N", min=0, help="Replicas that run now.")
-    ] = None,
-    start_up: Annotated[
-        str, typer.Option("--start-up", metavar="TIME", help="From the start of a replica to its first answer (2min).")
-    ] = "",
+    prometheus: PrometheusUrl = "",
+    csv: CsvFile = None,
+    log: LogFile = None,
+    query: Query = "",
+    select: Select = "",
+    log_pattern: LogPattern = "",
+    since: Since = "",
+    until: Until = "",
+    counts: Counts = False,
+    ahead: Ahead = "15min",
+    per_replica: PerReplica = "",
+    reserve: Reserve = "",
+    replicas: Replicas = None,
+    start_up: StartUp = "",
     output: OutputOption = OutputFormat.TEXT,
 ) -> None:
     """Forecast the request rate 10 to 15 minutes ahead.
@@ -116,7 +124,7 @@ def forecast(
     if capacity is not None:
         found = structs.replace(found, plan=replica_plan(found, capacity))
     typer.echo(render_json(found) if output is OutputFormat.JSON else render_text(found), nl=False)
-    raise typer.Exit(NOTHING_FORECAST if found.reason is not None else 0)
+    raise typer.Exit(NOTHING_FORECAST if found.no_forecast is not None else 0)
 
 
 def _check(options: _HistoryOptions) -> None:

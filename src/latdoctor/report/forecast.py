@@ -81,11 +81,11 @@ def _lines(found: Forecast) -> Iterator[str]:
     yield from wrapped(_headline(found), "", "  ")
     yield from wrapped(found.source, "", "  ")
     yield ""
-    if found.reason is not None:
-        yield from wrapped(_NEXT[found.reason], " Next  ", "       ")
+    if found.no_forecast is not None:
+        yield from wrapped(_NEXT[found.no_forecast], " Next  ", "       ")
     if found.plan is not None:
         yield from wrapped(_plan(found, found.plan), " Do    ", "       ")
-    if found.reason is not None or found.plan is not None:
+    if found.no_forecast is not None or found.plan is not None:
         yield ""
     if found.methods:
         yield from _methods(found)
@@ -97,8 +97,8 @@ def _lines(found: Forecast) -> Iterator[str]:
 
 def _headline(found: Forecast) -> str:
     at = f" for {_clock(found.at)}" if found.at is not None else ""
-    if found.reason is not None:
-        return f"NO FORECAST{at}: {_NO_FORECAST[found.reason]}"
+    if found.no_forecast is not None:
+        return f"NO FORECAST{at}: {_NO_FORECAST[found.no_forecast]}"
     value, planning = (_value(found, one) for one in (found.value, found.planning_value))
     now = _value(found, found.last_value)
     at = f"{_clock(found.at or 0.0)} (in {_span(found.ahead)})"
@@ -164,7 +164,7 @@ _NOTES = {
 def _history(found: Forecast, history: HistorySpan) -> str:
     steps = f"{history.steps:,}".replace(",", " ")
     text = f"history: {_moment(history.start)} to {_moment(history.end)}, {steps} steps of {_span(history.step)}"
-    notes = [_NOTES[note] for note in found.notes if note in _NOTES]
+    notes = [_NOTES[one] for one in found.notes if one in _NOTES]
     if HistoryNote.GAPS in found.notes:
         notes.append(f"{history.missing / history.steps:.0%} of them without a value".replace("%", " %"))
     if found.ignored:

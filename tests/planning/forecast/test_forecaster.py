@@ -83,7 +83,7 @@ def test_counts_are_printed_as_rates_and_have_the_same_mase() -> None:
 )
 def test_a_history_that_is_no_basis_is_answered_with_the_reason(values: list[float], reason: NoForecast) -> None:
     found = answer(series(values))
-    assert (found.reason, found.value, found.planning_value, found.method) == (reason, None, None, None)
+    assert (found.no_forecast, found.value, found.planning_value, found.method) == (reason, None, None, None)
 
 
 def test_a_closed_time_has_no_forecast_but_the_accuracy_within_opening_hours() -> None:
@@ -92,22 +92,22 @@ def test_a_closed_time_has_no_forecast_but_the_accuracy_within_opening_hours() -
     noise = np.random.default_rng(4).poisson(20, 8 * DAY_STEPS)
     values = (np.tile(open_day, 8) + noise)[: 7 * DAY_STEPS + 252]
     closed = answer(series(values))
-    assert (closed.reason, closed.value) == (NoForecast.CLOSED, None)
+    assert (closed.no_forecast, closed.value) == (NoForecast.CLOSED, None)
     assert closed.mase is not None
     assert HistoryNote.OPEN_HOURS in closed.notes
     earlier = answer(series(values[:-3]))
-    assert (earlier.reason, earlier.at) == (None, MONDAY + (7 * DAY_STEPS + 251) * STEP)
+    assert (earlier.no_forecast, earlier.at) == (None, MONDAY + (7 * DAY_STEPS + 251) * STEP)
 
 
 def test_a_history_that_ended_too_long_ago_has_no_forecast() -> None:
     found, end = series(noisy_days(6)), MONDAY + (6 * DAY_STEPS - 1) * STEP
-    assert answer(found, now=end + 901).reason is NoForecast.STALE
-    assert answer(found, now=end + 600).reason is None
+    assert answer(found, now=end + 901).no_forecast is NoForecast.STALE
+    assert answer(found, now=end + 600).no_forecast is None
 
 
 def test_a_short_history_says_that_a_daily_rise_is_not_foreseen() -> None:
     found = answer(series(random_walk(400)))
-    assert found.reason is None
+    assert found.no_forecast is None
     assert HistoryNote.NO_DAILY_SEASON in found.notes
     assert found.history is not None
     assert found.history.open_steps_a_day == 0

@@ -47,9 +47,10 @@ def arrival_history(path: Path, past: TimeRange | None, pattern: str = "", timeo
     read = read_lines(blocks, found, past, artifact, MOST_STEPS)
     gathered = max(read.gathered.values(), key=lambda one: one.kept)
     tables = list(_tables(gathered))
-    if not any(len(table) for table in tables):
-        raise SourceError("has no requests with times", where=source, next_step=_HOW, code=GapCode.EMPTY)
-    times, rates = _rates(tables)
+    times, rates = _rates(tables) if any(len(table) for table in tables) else ((), ())
+    if len(times) < 2:
+        reason = "has no requests with times, or only those of a moment"
+        raise SourceError(reason, where=source, next_step=_HOW, code=GapCode.EMPTY)
     return Series("arrival.rate", f"server/{clean(path.name, 100)}", times, rates, Origin(artifact.name))
 
 

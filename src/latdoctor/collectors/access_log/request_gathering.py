@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from latdoctor.collectors.access_log.entry import CLIENT_LEFT, AccessLogEntry, Timestamp, is_failure
 from latdoctor.collectors.access_log.requests import MAX_REPLICAS, UNZONED, RequestColumns
-from latdoctor.collectors.access_log.step_table import MAX_STEPS, StepTable
+from latdoctor.collectors.access_log.step_table import StepTable
 from latdoctor.collectors.logs.log_clock import LogTimes
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.sanitize import clean
@@ -21,7 +21,9 @@ class RequestGatherer:
     Beyond twice MOST requests, all but the last MOST become sums for each step of time (`tables`).
     """
 
-    def __init__(self, past: TimeRange | None = None, ahead: float | None = None, most_steps: int = MAX_STEPS) -> None:
+    def __init__(
+        self, past: TimeRange | None = None, ahead: float | None = None, most_steps: int | None = None
+    ) -> None:
         self.past = past
         self._most_steps = most_steps
         self._ahead = ahead  # seconds that times without a zone are ahead of UTC, if known

@@ -15,7 +15,6 @@ from latdoctor.collectors.access_log.entry import AccessLogEntry, Timestamp
 from latdoctor.collectors.access_log.formats import AccessLogFormat
 from latdoctor.collectors.access_log.recognition import Recognised
 from latdoctor.collectors.access_log.request_gathering import RequestGatherer
-from latdoctor.collectors.access_log.step_table import MAX_STEPS
 from latdoctor.collectors.logs import log_blocks
 from latdoctor.collectors.logs.log_clock import ahead_within
 from latdoctor.evidence.bundle import Artifact
@@ -43,7 +42,7 @@ def read_lines(
     found: Recognised,
     requested: time_range.TimeRange | None,
     artifact: Artifact,
-    most_steps: int = MAX_STEPS,
+    most_steps: int | None = None,
 ) -> RequestLines:
     """`most_steps`: of the sums that are kept of the requests of a long log."""
     ahead = ahead_within(log_blocks.head(artifact.content), artifact.written_by)

@@ -50,9 +50,9 @@ class Step:
 class StepTable:
     """Steps of one replica's requests by time. `width` in seconds; a step begins at a multiple of it."""
 
-    def __init__(self, most: int = MAX_STEPS) -> None:
+    def __init__(self, most: int | None = None) -> None:
         self.width = 1
-        self._most = most
+        self._most = most or MAX_STEPS
         self.requests = 0
         self.first_line = 0
         self._steps: dict[int, Step] = {}

@@ -30,7 +30,7 @@ from latdoctor.planning.forecast.result import (
 LONGEST_AHEAD = 4 * 3600.0  # seconds
 MOST_MISSING = 0.5  # share of the steps without a value from which a history is no basis
 _NOTED_MISSING = 0.02
-_WEEKS = 2  # from which the days of the week can be told apart
+_WEEKS = 2  # from which the days of the week are known
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def forecast(found: Sequence[Series], request: ForecastRequest) -> Forecast:
     empty = Forecast(source=request.source, unit=request.unit, ahead=request.ahead)
     series = on_grid(found, request.ahead)
     if series is None:
-        return structs.replace(empty, reason=NoForecast.EMPTY)
+        return structs.replace(empty, no_forecast=NoForecast.EMPTY)
     if request.counts:
         series = replace(series, values=series.values / series.step)
     ahead = max(1, math.ceil(request.ahead / series.step - 1e-6))
@@ -67,11 +67,11 @@ def forecast(found: Sequence[Series], request: ForecastRequest) -> Forecast:
         ignored=series.ignored,
         dropped=steps.dropped,
     )
-    reason = _unusable(series, steps, answer, request)
+    refusal = _unusable(series, steps, answer, request)
     split = split_of(steps)
-    if split is None or reason not in (None, NoForecast.CLOSED):
-        return structs.replace(answer, reason=reason or NoForecast.SHORT)
-    answer = structs.replace(answer, reason=reason)
+    if split is None or refusal not in (None, NoForecast.CLOSED):
+        return structs.replace(answer, no_forecast=refusal or NoForecast.SHORT)
+    answer = structs.replace(answer, no_forecast=refusal)
     candidates = candidates_for(steps, split.fit_end)
     return _answered(answer, series, steps, backtest(steps, split, candidates), candidates)
 
@@ -129,7 +129,7 @@ def _answered(
     unit = accuracy.naive_error(steps, found.split.choose_end)
     scores = _scores(steps, found, candidates, unit)
     own = next(one for one in scores if one.method is found.chosen)
-    if answer.reason is None:
+    if answer.no_forecast is None:
         value = found.latest(np.array([len(steps) - 1]))
         planning = found.tested[found.chosen].now.of(value)
         answer = structs.replace(answer, value=float(value[0]), planning_value=float(planning[0]))

@@ -123,7 +123,7 @@ class ReplicaPlan(Struct, frozen=True):
 
 
 class Forecast(Struct, frozen=True, kw_only=True):
-    """A forecast, or why there is none (`reason`).
+    """A forecast, or why there is none (`no_forecast`).
 
     `value` is expected at `at`, and with probability `level` no more than `planning_value`. `mase` and `pinball` are
     those of `method`; MASE is in units of `mase_unit`, the error of `mase_unit_of` before the scored part.
@@ -135,7 +135,7 @@ class Forecast(Struct, frozen=True, kw_only=True):
     unit: str  # "/s", or empty where the source does not state it
     ahead: float  # seconds
     history: HistorySpan | None = None
-    reason: NoForecast | None = None
+    no_forecast: NoForecast | None = None
     method: Method | None = None
     mase: float | None = None
     pinball: float | None = None
