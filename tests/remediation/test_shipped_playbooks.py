@@ -97,7 +97,7 @@ def test_playbook_is_documented_and_verifies_user_impact(playbook: Playbook) -> 
     assert len(playbook.title) <= 70
     assert len(playbook.explanation) > 100
     assert playbook.references
-    assert playbook.effect.measured_by.startswith("latdoctor lab bench")
+    assert playbook.effect.measured_by.startswith(("latdoctor lab bench", "python -m bench."))
     assert playbook.verify.hold >= 10.0, "one window alone is no proof"
     pain = {
         signal for one in playbook.verify.succeed for signal in signals_of(one) if signal.startswith(SYMPTOM_SIGNALS)

@@ -257,6 +257,7 @@ class _Run:
         if single:  # of several stages, only the whole waits for the queue to drain
             self._prove(earlier)
         else:
+            self._await_completion(playbook)
             reference = self._before if has_queue(earlier[-1]) else earlier
             self._observer.verify_stage(stage_verification(playbook.verify, reference), reference)
             self._require_in_effect()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Constant, Reference, SignalTerm
+from latdoctor.conditions.ast import AllOf, AnyOf, Comparison, Condition, Constant, Prefer, Reference, SignalTerm
 from latdoctor.conditions.evaluator import FAILS, HOLDS, UNKNOWN
 from latdoctor.remediation.levels import pooled
 from latdoctor.remediation.observation import (
@@ -42,6 +42,7 @@ _STRICTEST = (FAILS, UNKNOWN, HOLDS)
 _FALLING = 0.75
 _NOT_WORSE = 1.2  # the factor by which P99 of 5 s windows differs under one load; a stage may raise it by that much
 _QUEUE, _DRAINS = 10.0, 1.05  # waiting requests that make a queue; completion rate factor that drains it
+_AT_ROUTER = {"latency.p99": "router.latency.p99", "completion.rate": "router.completion_rate"}
 _SAME_COMPLETIONS = 0.8  # the factor by which the completion rate of 5 s windows differs under one load
 
 
@@ -139,22 +140,28 @@ def stage_verification(verify: Verify, before: Before) -> Verify:
     queue does not grow. Where nothing was answered before, nothing can be worse.
     """
     if _unanswered(before):
-        return replace(verify, succeed=(_versus_before("completion.rate", ">=", 1.0),), mechanism=(), repair=None)
+        return replace(verify, succeed=(_overall("completion.rate", ">=", 1.0),), mechanism=(), repair=None)
     stays = AllOf(
         (
-            _versus_before("completion.rate", ">", _SAME_COMPLETIONS),
+            _overall("completion.rate", ">", _SAME_COMPLETIONS),
             _versus_before("queue.depth", "<", _NOT_WORSE),
         )
     )
-    rises = _versus_before("completion.rate", ">", _DRAINS)
+    rises = _overall("completion.rate", ">", _DRAINS)
     queueing = AllOf((_above("queue.depth", _QUEUE), AnyOf((rises, stays))))
-    condition = AnyOf((_versus_before("latency.p99", "<", _NOT_WORSE), queueing))
+    condition = AnyOf((_overall("latency.p99", "<", _NOT_WORSE), queueing))
     return replace(verify, succeed=(condition,), mechanism=(), repair=None)
 
 
 def _unanswered(before: Before) -> bool:
-    rates = [value for one in before for (signal, _), value in one.values.items() if signal == "completion.rate"]
+    signals = ("completion.rate", _AT_ROUTER["completion.rate"])
+    rates = [value for one in before for (signal, _), value in one.values.items() if signal in signals]
     return bool(rates) and not any(rates)
+
+
+def _overall(signal: str, operator: str, factor: float) -> Condition:
+    """At the router where that is known: replicas come and go with a stage, and new ones were not measured before."""
+    return Prefer(_versus_before(_AT_ROUTER[signal], operator, factor), _versus_before(signal, operator, factor))
 
 
 def _versus_before(signal: str, operator: str, factor: float) -> Comparison:

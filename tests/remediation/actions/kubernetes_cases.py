@@ -175,6 +175,13 @@ def memory(namespace: Namespace, login: Login) -> World:
     return World(namespace, login, "kubernetes.memory.raise", {"factor": "1.5"}, path, ours, other)
 
 
+def argument(namespace: Namespace, login: Login) -> World:
+    path = idle(namespace, container(args=["--port=8000", "--set=queue.max_requests=9"]))
+    ours, other = replace(f"{SERVER}/args", ["--port=8001"]), replace("/spec/minReadySeconds", 3)
+    given = {"argument": "--set=queue.max_requests", "value": "64"}
+    return World(namespace, login, "kubernetes.argument.set", given, path, ours, other)
+
+
 def device(namespace: Namespace, login: Login) -> World:
     path = idle(namespace, container(resources={"limits": {"nvidia.com/gpu": "1"}}))
     namespace.wait(
@@ -265,6 +272,7 @@ WORLDS: dict[str, Make] = {
     "kubernetes.rollout.slow-down": slow_down,
     "kubernetes.rollout.drain-safe": drain_safe,
     "kubernetes.memory.raise": memory,
+    "kubernetes.argument.set": argument,
     "kubernetes.device.set": device,
     "kubernetes.priority.set": priority,
     "kubernetes.quota.raise": quota,

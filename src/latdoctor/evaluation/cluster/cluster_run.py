@@ -46,6 +46,7 @@ _MIX = Mix(long_share=0.0, audio_share=0.0)
 _BEFORE, _WINDOW, _AFTER = 8.0, 10.0, 4.0  # seconds
 _SPARE = 45.0  # seconds of load beyond the plan, for a collection that takes longer
 _COLLECT_WITHIN = 60.0
+_REPORT = 60.0  # seconds: reports that are read only at the end fill a pipe within five minutes
 _DRAIN_SECONDS = 1.0  # from the preStop hook on, in which the router still sends requests
 
 SETTINGS = ClusterSettings(
@@ -140,7 +141,7 @@ class _RunInProgress:
             if spec.autoscaled:
                 scaler = manifests.autoscaler(service, RATE, _PER_REPLICA, REPLICAS, _MOST_REPLICAS)
                 self.api.create(deployed.path("horizontalpodautoscalers"), scaler)
-            with start_load(_plan(spec), deployed.router) as load:
+            with start_load(_plan(spec), deployed.router, report_s=_REPORT) as load:
                 started = load.wait_started()
                 _until(started + _BEFORE)
                 since = time.time()

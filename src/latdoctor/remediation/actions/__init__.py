@@ -11,7 +11,7 @@ from typing import Protocol
 
 from latdoctor.errors import UsageError
 from latdoctor.remediation.actions import config_endpoint, http_json, operations, process, process_scheduling
-from latdoctor.remediation.actions.kubernetes import eviction, keda, resources, rollout, scaling
+from latdoctor.remediation.actions.kubernetes import arguments, eviction, keda, resources, rollout, scaling
 from latdoctor.remediation.change import Resource, State, Undo, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
@@ -67,6 +67,7 @@ ACTIONS: tuple[Action, ...] = (
     rollout.PAUSE,
     rollout.SLOW_DOWN,
     rollout.DRAIN_SAFE,
+    arguments.SET_ARGUMENT,
     resources.RAISE_MEMORY,
     resources.SET_DEVICE,
     resources.SET_PRIORITY,
