@@ -100,13 +100,13 @@ ROWS = (
     ),
     Row(
         "rollout-undo",
-        "undo the rollout of a slow revision, 3 replicas at 24 requests/s",
+        "undo the rollout of a slow revision, 3 replicas at 50 requests/s",
         "framework.model.rollout-undo",
         (),
         replicas=3,
-        token_ms=1.0,
-        rate=24.0,
-        rush=24.0,
+        token_ms=0.5,
+        rate=50.0,
+        rush=50.0,
         begin=_slow_revision,
     ),
     Row(

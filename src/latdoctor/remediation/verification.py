@@ -30,11 +30,7 @@ from latdoctor.remediation.proof import improved_signals
 from latdoctor.remediation.repair import may_be_shown
 from latdoctor.remediation.run_result import WindowResult, WindowStatus
 
-# A service that completes so much more than arrives is draining its queue: P99 falls whatever is changed. Both rates
-# count the same requests, so that chance affects them alike.
-_DRAINING = Comparison(
-    SignalTerm("completion.rate"), ">", Reference("arrival.rate", 1.2), "completion.rate > 1.2 x arrival.rate"
-)
+_DRAINS_BY = 1.2  # so many more answers than arrivals: it drains its queue, and P99 falls whatever is changed
 _SLOWLY, _CHANCE = 0.05, 2.0  # so many more answers than arrivals drain too; standard deviations of chance
 Before = Sequence[Observation]  # the windows before the change, oldest first; at least one
 Evaluate = Callable[[Condition, Observation, SignalValues], ConditionResult]
@@ -91,7 +87,7 @@ def recovering(before: Before) -> str:
 
     Empty too if the rates are unknown; load and findings still decide.
     """
-    result = evaluate_any(_DRAINING, before[-1], {})
+    result = evaluate_any(_answers_exceed(_DRAINS_BY), before[-1], {})
     return result.shown if result.status == HOLDS else ""
 
 
@@ -101,14 +97,21 @@ def draining(before: Before) -> str:
     arrived = min((value for (signal, _), value in whole.values.items() if signal == "arrival.rate"), default=0.0)
     requests = arrived * sum(one.ended - one.started for one in before)
     factor = 1 + max(_SLOWLY, _CHANCE * math.sqrt(2 / max(1.0, requests)))
-    condition = Comparison(
-        SignalTerm("completion.rate"),
-        ">",
-        Reference("arrival.rate", factor),
-        f"completion.rate > {factor:.3g} x arrival.rate",
-    )
-    result = evaluate_any(condition, whole, {})
+    result = evaluate_any(_answers_exceed(factor), whole, {})
     return result.shown if result.status == HOLDS else ""
+
+
+def _answers_exceed(factor: float) -> Condition:
+    """Both rates count the same requests, so that chance affects them alike.
+
+    At the router where that is known: there a replica gets as much as it answers, less what clients gave up.
+    """
+    pairs = (("router.completion_rate", "router.arrival_rate"), ("completion.rate", "arrival.rate"))
+    first, otherwise = (
+        Comparison(SignalTerm(answers), ">", Reference(arrivals, factor), f"{answers} > {factor:.3g} x {arrivals}")
+        for answers, arrivals in pairs
+    )
+    return Prefer(first, otherwise)
 
 
 def falling(verify: Verify, before: Before) -> str:
