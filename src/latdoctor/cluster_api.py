@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -11,6 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from latdoctor.cluster_clock import ServerClock
 from latdoctor.errors import OperationError
 
 GONE = 410
@@ -121,6 +123,7 @@ class ClusterApi:
         settings.connection_pool_maxsize = 64
         settings.retries = False
         self._client = client.ApiClient(settings)
+        self.clock = ServerClock()
 
     @property
     def address(self) -> str:
@@ -255,7 +258,10 @@ class ClusterApi:
             auth_settings=["BearerToken"],
         )
         patience = timeout or (self._limits.connect, self._limits.read)
-        return self._client.call_api(*request, _request_timeout=patience)
+        sent = time.time()
+        answer = self._client.call_api(*request, _request_timeout=patience)
+        self.clock.answered(answer.response.headers.get("Date", ""), sent, time.time())
+        return answer
 
     @staticmethod
     def _checked(path: str, call: Callable[[], Any]) -> Any:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ from typing import Any
 import pytest
 import yaml
 
+from latdoctor.cluster_api import ApiError, ClusterApi, Listed, Login
 from latdoctor.evidence.bundle import Bundle
 from latdoctor.gap_code import GapCode
 from tests.collectors.kubernetes.observing import bundle_of, diagnosis_of
 
 pytest.importorskip("kubernetes")
-Reply = tuple[int, bytes]
+Reply = tuple[int, bytes] | tuple[int, bytes, Mapping[str, str]]  # the status, the body, and further headers
 Route = Callable[[str], Reply | None]
 GROUPS = {"apps": ["v1"], "autoscaling": ["v2", "v1"], "policy": ["v1"]}
 CHAT = {
@@ -50,16 +53,21 @@ def healthy(path: str) -> Reply:
 
 
 @contextmanager
-def listening(route: Route, folder: Path) -> Iterator[Path]:
-    """The kubeconfig of a server that answers as `route` does, else as a healthy one."""
+def listening(route: Route, folder: Path, ahead: float = 0.0) -> Iterator[Path]:
+    """The kubeconfig of a server that answers as `route` does, else as a healthy one. `ahead`: its clock, seconds."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = route(self.path) or healthy(self.path)
+            status, body, *headers = route(self.path) or healthy(self.path)
             self.send_response(status)
+            for name, value in (headers[0] if headers else {}).items():
+                self.send_header(name, value)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        def date_time_string(self, timestamp: float | None = None) -> str:
+            return formatdate(time.time() + ahead, usegmt=True)
 
         def log_message(self, *_: object) -> None:
             """Print nothing."""
@@ -100,6 +108,7 @@ def refusing(part: str, status: int) -> Route:
 @pytest.mark.parametrize(
     ("status", "code"),
     [
+        (401, GapCode.UNAUTHENTICATED),
         (403, GapCode.PERMISSION),
         (410, GapCode.EXPIRED),
         (429, GapCode.OVERLOADED),
@@ -200,6 +209,93 @@ def test_an_overloaded_server_is_asked_once_more(tmp_path: Path) -> None:
 
     assert observed(busy_at_first, tmp_path).gaps == ()
     assert len(asked) == 2
+
+
+def busy(times: int, seconds: str, asked: list[str]) -> Route:
+    """A server that refuses the list of quotas so many times, and wants to be asked again after so many seconds."""
+
+    def route(path: str) -> Reply | None:
+        if "/resourcequotas?" not in path:
+            return None
+        asked.append(path)
+        later = json.dumps({"message": "too many requests"}).encode(), {"Retry-After": seconds}
+        return (429, *later) if len(asked) <= times else None
+
+    return route
+
+
+def test_a_server_that_says_when_is_asked_again_then(tmp_path: Path) -> None:
+    asked: list[str] = []
+    assert observed(busy(2, "0", asked), tmp_path).gaps == ()
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize(("times", "seconds", "requests"), [(9, "0", 3), (1, "600", 1)])
+def test_a_server_that_stays_overloaded_or_wants_too_long_is_a_gap(
+    tmp_path: Path, times: int, seconds: str, requests: int
+) -> None:
+    asked: list[str] = []
+    (gap,) = observed(busy(times, seconds, asked), tmp_path).gaps
+    assert gap.code == GapCode.OVERLOADED
+    assert len(asked) == requests
+
+
+PODS = "/api/v1/namespaces/prod/pods"
+
+
+def listed(version: str) -> Reply:
+    return as_json({"metadata": {"resourceVersion": version}, "items": [{"metadata": {"name": f"of-{version}"}}]})
+
+
+def gone() -> Reply:
+    return as_json({"message": "too old resource version", "code": 410}, 410)
+
+
+def expired() -> Reply:
+    """As the API server ends a watch that has begun."""
+    status = {"kind": "Status", "code": 410, "message": "too old resource version"}
+    return 200, json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [gone(), expired(), (429, b"{}", {"Retry-After": "0"}), (200, b"")],
+    ids=["410", "expired-event", "429", "ended"],
+)
+def test_a_watch_that_breaks_off_goes_on_with_what_is_there_now(tmp_path: Path, failure: Reply) -> None:
+    """A watch that ends by itself is resumed; all others begin with a new list."""
+    lists, watches, stop = 0, 0, threading.Event()
+
+    def route(path: str) -> Reply | None:
+        nonlocal lists, watches
+        if "watch=true" not in path:
+            lists += 1
+            return listed(str(lists))
+        watches += 1
+        if watches == 1:
+            return failure
+        added = {"type": "ADDED", "object": {"metadata": {"name": "new", "resourceVersion": "9"}}}
+        return 200, json.dumps(added).encode() + b"\n"
+
+    with listening(route, tmp_path) as path:
+        api = ClusterApi(Login(path))
+        names: list[str] = []
+        for update in api.follow(PODS, stop):
+            objects = update.objects if isinstance(update, Listed) else (update.object,)
+            names += [one["metadata"]["name"] for one in objects]
+            if names[-1] == "new":
+                stop.set()
+        api.close()
+    assert names == (["of-1", "new"] if failure == (200, b"") else ["of-1", "of-2", "new"])
+
+
+def test_a_watch_that_may_not_be_made_is_an_error(tmp_path: Path) -> None:
+    with listening(lambda path: as_json({"message": "no"}, 403), tmp_path) as path:
+        api = ClusterApi(Login(path))
+        with pytest.raises(ApiError) as refused:
+            list(api.follow(PODS, threading.Event()))
+        api.close()
+    assert refused.value.status == 403
 
 
 def test_a_list_that_expires_between_pages_is_kept_in_part(tmp_path: Path) -> None:

@@ -10,12 +10,12 @@ TITLE = "Kubernetes"
 
 
 def provided_signals() -> frozenset[str]:
-    """The signals of objects, of the cluster's accelerators, and of CPU limits."""
+    """The signals of objects, of the cluster's accelerators, of CPU limits and of clocks."""
     from latdoctor.collectors.documents.kubernetes import SIGNALS
     from latdoctor.collectors.kubernetes import accelerators
     from latdoctor.collectors.kubernetes.resources import CPU_COUNTERS
 
-    return SIGNALS | set(accelerators.SIGNALS) | set(CPU_COUNTERS)
+    return SIGNALS | set(accelerators.SIGNALS) | set(CPU_COUNTERS) | {"host.clock.offset"}
 
 
 def _is_on_kubernetes(evidence: Evidence) -> bool:
@@ -36,6 +36,6 @@ COLLECTOR = Collector(
     reader=_reader,
     option="--kube NAMESPACE/NAME",
     cost="asks the API server",
-    only_positive=frozenset({"log.gpu_lost", "log.xid"}),  # what a monitor of the nodes reports, where there is one
+    only_positive=frozenset({"host.clock.offset", "log.gpu_lost", "log.xid"}),  # reported where there is one only
     may_exist=_is_on_kubernetes,
 )

@@ -112,6 +112,7 @@ def _workload(
         str(top["kind"]) if top else "",
         str(top["metadata"]["name"]) if top else "",
         tuple(sorted(objects.whole)),
+        api.clock.ahead,
     )
     group = f"{number}-{str(name).replace('/', '-')}"
     limited.append(limited_pods(group, str(name), objects.of(resources.PODS)))

@@ -14,12 +14,16 @@ from latdoctor.collectors.documents.kubernetes.rollouts import put_rollouts
 from latdoctor.collectors.documents.text_format import Section
 from latdoctor.collectors.kubernetes import NAME, accelerators
 from latdoctor.collectors.kubernetes.cpu_evidence import cpu_evidence, is_counters
+from latdoctor.collectors.kubernetes.node_clocks import Clocks, by_one_clock, clocks_of
 from latdoctor.collectors.kubernetes.pod_page_address import page_of
 from latdoctor.collectors.kubernetes.present_state import present
 from latdoctor.collectors.prometheus.scrape import parse_target
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Evidence, Subject
+from latdoctor.evidence.model import Evidence, Gap, Origin, Subject
+from latdoctor.gap_code import GapCode
+from latdoctor.sanitize import clean
+from latdoctor.units import format_value
 
 SCOPE = "scope"
 # What an object of another shape than the API's raises: an artifact may be damaged, and a server no API server.
@@ -47,7 +51,8 @@ _ALWAYS_REPORTED = (
 class Scope(Struct, frozen=True):
     """Which workload was read, of which cluster; `kind` and `name` are empty for a whole namespace.
 
-    `whole`: the lists that were read to their end.
+    `whole`: the lists that were read to their end. `ahead`: seconds that the API server's clock is ahead of the one by
+    which they were read.
     """
 
     cluster: str
@@ -55,6 +60,7 @@ class Scope(Struct, frozen=True):
     kind: str = ""
     name: str = ""
     whole: tuple[str, ...] = ()
+    ahead: float = 0.0
 
 
 class _List(Struct, frozen=True):
@@ -91,11 +97,38 @@ def parse(artifacts: Sequence[Artifact]) -> Evidence:
 
 def _of_objects(lists: Mapping[str, tuple[Artifact, list[dict[str, Any]]]], now: float, scope: Scope) -> Evidence:
     """Raises SourceError, and what an object of another shape than the API's raises."""
-    shown = present({part: items for part, (_, items) in lists.items()}, now)
+    raw = {part: items for part, (_, items) in lists.items()}
+    clocks = clocks_of(raw, now, scope.ahead)
+    shown = present(by_one_clock(raw, clocks), now)
     parts = [_of_list(lists[part][0], items, scope) for part, items in shown.items()]
     rollouts = _rollouts(lists, shown, scope)
     pages = _pages(lists["pods"][0], shown["pods"], scope) if "pods" in lists else Evidence()
-    return Evidence.merge([*parts, rollouts, pages])
+    return Evidence.merge([*parts, rollouts, pages, _of_clocks(clocks, lists, scope)])
+
+
+def _of_clocks(clocks: Clocks, lists: Mapping[str, tuple[Artifact, Any]], scope: Scope) -> Evidence:
+    """Which clocks disagree; the times of the evidence are moved to that of the machine that collected them."""
+    if not clocks.server and not clocks.nodes:
+        return Evidence()
+    artifact = next(iter(lists.values()))[0]
+    gathered = _gathered(artifact, scope)
+    gaps = []
+    if clocks.server:
+        gaps.append(_moved_times("the clock of the API server", clocks.server, "this machine's", artifact))
+    for node, ahead in clocks.nodes.items():
+        gathered.reading("host.clock.offset", gathered.node(node), ahead, 0, note="at least", place=node)
+        gaps.append(_moved_times(f"the clock of node {clean(node, 100)}", ahead, "the API server's", artifact))
+    return structs.replace(gathered.evidence(), gaps=tuple(gaps))
+
+
+def _moved_times(what: str, ahead: float, other: str, artifact: Artifact) -> Gap:
+    amount = format_value(abs(ahead), "time")
+    reason = (
+        f"{what} is at least {amount} {'ahead of' if ahead > 0 else 'behind'} {other}: its times are corrected by that"
+    )
+    return Gap(
+        NAME, reason, next_step="check its NTP: timedatectl", origin=Origin(artifact.name), code=GapCode.INCONSISTENT
+    )
 
 
 def _of_list(artifact: Artifact, items: Sequence[Mapping[str, Any]], scope: Scope) -> Evidence:

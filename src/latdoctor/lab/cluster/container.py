@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -35,9 +35,9 @@ class ContainerSettings:
     logs: Path
 
 
-def timestamp() -> str:
-    """The present time, as the API server has it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def timestamp(ahead: float = 0.0) -> str:
+    """The present time in the form of the API, by a clock that is `ahead` seconds ahead."""
+    return (datetime.now(UTC) + timedelta(seconds=ahead)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Container:
@@ -50,7 +50,10 @@ class Container:
         environment: Mapping[str, str],
         settings: ContainerSettings,
         report: Report,
+        clock: Callable[[], str] = timestamp,
     ) -> None:
+        """`clock`: the present time of its node, as text."""
+        self._clock = clock
         self.name = str(spec["name"])
         self._spec, self._settings, self._report = spec, settings, report
         self._policy = pod_spec.get("restartPolicy", "Always")
@@ -182,7 +185,7 @@ class Container:
         if self._cpus:
             self._cpu_limit = CpuLimit(self.process, self._cpus)
         self._started = now
-        self._state = {"running": {"startedAt": timestamp()}}
+        self._state = {"running": {"startedAt": self._clock()}}
         kinds = {kind: self._spec.get(f"{kind}Probe") for kind in ("startup", "readiness", "liveness")}
         self._probes = {kind: Probe(spec, self._target) for kind, spec in kinds.items() if spec}
         self._report("Normal", "Started", f"Started container {self.name}")
@@ -228,9 +231,9 @@ class Container:
         self._wait_in("CrashLoopBackOff", message, time.monotonic() + wait)
 
     def _terminated(self, code: int, reason: str) -> None:
-        began = self._state.get("running", {}).get("startedAt", timestamp())
+        began = self._state.get("running", {}).get("startedAt", self._clock())
         self._state = {
-            "terminated": {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": timestamp()}
+            "terminated": {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": self._clock()}
         }
         if self._cpu_limit is not None:
             self._cpu_limit.close()

@@ -22,7 +22,8 @@ class Kubelet:
     """A context manager that registers the nodes and runs their Pods; at the end it kills every container.
 
     A node with the annotation `lab.latdoctor/lost` disappears as by a power failure, until the annotation is removed.
-    One with `lab.latdoctor/pressure` (memory, disk) reports that pressure and evicts a Pod.
+    One with `lab.latdoctor/pressure` (memory, disk) reports that pressure and evicts a Pod. The clock of one with
+    `lab.latdoctor/clock-ahead` is so many seconds ahead.
     """
 
     def __init__(
@@ -115,15 +116,16 @@ class Kubelet:
         elif deleted:
             confirm_deletion(self._api, f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}", uid)
         elif worker is None and pod.get("status", {}).get("phase") not in _FINISHED:
-            self._workers[uid] = self._start(agent.node, pod)
+            self._workers[uid] = self._start(agent, pod)
 
-    def _start(self, node: ClusterNode, pod: Mapping[str, Any]) -> PodWorker:
+    def _start(self, agent: NodeAgent, pod: Mapping[str, Any]) -> PodWorker:
         """A Pod of a node that was lost keeps its address."""
+        node = agent.node
         address = pod.get("status", {}).get("podIP")
         if not address:
             address = node.pod_address(self._numbers[node.name])
             self._numbers[node.name] += 1
-        return PodWorker(self._api, pod, address, node.address, self._settings)
+        return PodWorker(self._api, pod, address, node.address, self._settings, agent.now)
 
     def _beat(self) -> None:
         """Heartbeats; a node that is marked as lost has none, and none of its processes."""
@@ -138,6 +140,7 @@ class Kubelet:
     def _attend(self, agent: NodeAgent) -> None:
         name = agent.node.name
         marks = agent.marks()
+        agent.clock_ahead = marks.clock_ahead
         lost = marks.lost
         with self._lock:
             if lost and name not in self._lost:

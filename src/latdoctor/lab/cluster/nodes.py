@@ -13,6 +13,7 @@ from latdoctor.lab.cluster.container import timestamp
 GPU = "nvidia.com/gpu"
 MIG_SLICE = "nvidia.com/mig-1g.5gb"
 LOST = "lab.latdoctor/lost"  # the annotation of a node that is to disappear, as by a power failure
+CLOCK_AHEAD = "lab.latdoctor/clock-ahead"  # of one whose clock is to be so many seconds ahead
 PRESSURE = "lab.latdoctor/pressure"  # of one that is to be short of `memory` or `disk`
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _LEASE_SECONDS = 40
@@ -34,6 +35,7 @@ class NodeMarks:
 
     lost: bool
     short_of: str
+    clock_ahead: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,7 @@ class NodeAgent:
         self._pressed_since = ""
         self.short_of = ""
         self.port = 0  # of the node's kubelet server
+        self.clock_ahead = 0.0  # seconds
 
     def register(self) -> None:
         """Raises ApiError."""
@@ -101,13 +104,18 @@ class NodeAgent:
         """Raises ApiError."""
         annotations = self._api.get(self._path)["metadata"].get("annotations", {})
         short_of = annotations.get(PRESSURE, "")
-        return NodeMarks(LOST in annotations, short_of if short_of in _SHORT_OF else "")
+        ahead = float(annotations.get(CLOCK_AHEAD, 0.0))
+        return NodeMarks(LOST in annotations, short_of if short_of in _SHORT_OF else "", ahead)
+
+    def now(self) -> str:
+        """The present time by the clock of the node."""
+        return timestamp(self.clock_ahead)
 
     def press(self, short_of: str) -> bool:
         """From now on it is short of that resource, or of none; whether that is a new shortage."""
         if short_of == self.short_of:
             return False
-        self.short_of, self._pressed_since = short_of, timestamp()
+        self.short_of, self._pressed_since = short_of, self.now()
         return bool(short_of)
 
     def heartbeat(self) -> None:
@@ -117,7 +125,7 @@ class NodeAgent:
 
     def returned(self) -> None:
         """The node was lost and is back: it is ready from now on."""
-        self._ready_since = timestamp()
+        self._ready_since = self.now()
 
     def _lease(self) -> dict[str, Any]:
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -133,7 +141,7 @@ class NodeAgent:
                 "type": kind,
                 "status": status,
                 "reason": reason,
-                "lastHeartbeatTime": timestamp(),
+                "lastHeartbeatTime": self.now(),
                 "lastTransitionTime": (self._pressed_since if kind in pressures else "") or self._ready_since,
             }
             for kind, (reason, status) in values.items()

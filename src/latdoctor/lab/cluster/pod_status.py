@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from latdoctor.lab.cluster.container import Container, timestamp
+from latdoctor.lab.cluster.container import Container
 
 
 def pod_status(
-    containers: Sequence[Container], address: str, node_address: str, started: str, before: Mapping[str, Any]
+    containers: Sequence[Container],
+    address: str,
+    node_address: str,
+    started: str,
+    before: Mapping[str, Any],
+    clock: Callable[[], str],
 ) -> dict[str, Any]:
-    """`before`: the status reported last; a condition that stays the same keeps its time."""
+    """`before`: the status reported last; a condition that stays the same keeps its time. `clock`: that of the node."""
     ready = all(one.ready for one in containers)
     values = {"Initialized": True, "ContainersReady": ready, "Ready": ready, "PodScheduled": True}
     times = {(one["type"], one["status"]): one["lastTransitionTime"] for one in before.get("conditions", ())}
@@ -22,7 +27,7 @@ def pod_status(
         condition = {
             "type": kind,
             "status": status,
-            "lastTransitionTime": times.get((kind, status), timestamp()),
+            "lastTransitionTime": times.get((kind, status), clock()),
             "reason": None if holds else "ContainersNotReady",
             "message": None if holds else f"containers with unready status: [{unready}]",
         }

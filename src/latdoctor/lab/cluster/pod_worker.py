@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event, Thread
 from typing import Any
 
 from latdoctor.cluster_api import CONFLICT, FORBIDDEN, NO_ANSWER, NOT_FOUND, ApiError, ClusterApi
-from latdoctor.lab.cluster.container import Container, ContainerSettings, timestamp
+from latdoctor.lab.cluster.container import Container, ContainerSettings
 from latdoctor.lab.cluster.kubelet_server import ContainerUsage
 from latdoctor.lab.cluster.pod_status import pod_status
 
@@ -20,8 +20,16 @@ class PodWorker:
     """Runs the containers of `pod` until it is deleted, finished, or `abandon` is called."""
 
     def __init__(
-        self, api: ClusterApi, pod: Mapping[str, Any], address: str, node_address: str, settings: ContainerSettings
+        self,
+        api: ClusterApi,
+        pod: Mapping[str, Any],
+        address: str,
+        node_address: str,
+        settings: ContainerSettings,
+        clock: Callable[[], str],
     ) -> None:
+        """`clock`: the present time of its node, as text."""
+        self._clock = clock
         self._api, self._address, self._node_address = api, address, node_address
         self._name, self._namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         self._uid = pod["metadata"]["uid"]
@@ -31,7 +39,7 @@ class PodWorker:
         self._grace = 0.0
         self._short_of = ""
         self._overwritten = Event()
-        self._began = timestamp()
+        self._began = clock()
         self._reported: dict[str, Any] = {}
         self._counts: dict[tuple[str, str], tuple[str, int]] = {}
         environment = {
@@ -42,7 +50,8 @@ class PodWorker:
             "NODE_NAME": self._node,
         }
         self._containers = tuple(
-            Container(spec, pod["spec"], environment, settings, self._event) for spec in pod["spec"]["containers"]
+            Container(spec, pod["spec"], environment, settings, self._event, clock)
+            for spec in pod["spec"]["containers"]
         )
         self._thread = Thread(target=self._run, name=f"pod {self._namespace}/{self._name}", daemon=True)
         self._thread.start()
@@ -107,7 +116,9 @@ class PodWorker:
 
     def _report_status(self, more: Mapping[str, Any] | None = None) -> None:
         """A patch where something has changed; it is not needed where the Pod is gone."""
-        status = pod_status(self._containers, self._address, self._node_address, self._began, self._reported)
+        status = pod_status(
+            self._containers, self._address, self._node_address, self._began, self._reported, self._clock
+        )
         status |= more or {}
         overwritten = self._overwritten.is_set()
         if (status == self._reported and not overwritten) or self._abandoned.is_set():
@@ -128,7 +139,7 @@ class PodWorker:
         name, count = self._counts.get((reason, message), ("", 0))
         try:
             if name:
-                self._api.patch(f"{events}/{name}", {"count": count + 1, "lastTimestamp": timestamp()})
+                self._api.patch(f"{events}/{name}", {"count": count + 1, "lastTimestamp": self._clock()})
             else:
                 name = self._api.create(events, self._new_event(kind, reason, message))["metadata"]["name"]
         except ApiError as error:
@@ -144,8 +155,8 @@ class PodWorker:
             "type": kind,
             "reason": reason,
             "message": message,
-            "firstTimestamp": timestamp(),
-            "lastTimestamp": timestamp(),
+            "firstTimestamp": self._clock(),
+            "lastTimestamp": self._clock(),
             "count": 1,
             "source": {"component": "kubelet", "host": self._node},
             "involvedObject": about,
