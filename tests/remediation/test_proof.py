@@ -213,6 +213,13 @@ def test_nothing_is_verified_where_something_else_changed(
     assert service.values == BEFORE
 
 
+def test_in_a_rush_that_has_just_begun_the_load_is_that_of_the_moment(room: Room, service: Watched) -> None:
+    """The history of ten minutes is nearly all of a third of the load, at which nothing can be compared any more."""
+    service.rate = 120.0
+    result = run(room)
+    assert result.outcome is Outcome.VERIFIED, result
+
+
 def test_a_change_that_restarts_the_server_is_verified_on_its_new_process(room: Room, service: Watched) -> None:
     """The page is that of another process and began to count anew, which any other change must not do."""
     restarts = [msgspec.structs.replace(one, disruption=Disruption.RESTARTS) for one in room.library.playbooks]

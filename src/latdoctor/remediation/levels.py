@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -15,6 +15,7 @@ from latdoctor.remediation.history import History, since_rise
 from latdoctor.remediation.observation import Observation, SignalValues
 
 _ALIKE = 1.2  # factor between the lengths of windows whose quantiles are compared
+_SAME_LOAD = 1.2  # factor between two levels of one load
 _MOST_FIRED = 0.25  # share of windows in which a finding may fire that is clear in all
 _CLEAR, _FIRED, _NOT_EVALUATED = "clear", "fired", "not-evaluated"
 
@@ -40,10 +41,17 @@ class SignalLevel(Struct, frozen=True):
 Levels = Mapping[tuple[str, str], SignalLevel]  # by (signal, subject)
 
 
-def levels_before(windows: Sequence[Observation], history: History, signals: Iterable[str], window: float) -> Levels:
+def levels_before(
+    windows: Sequence[Observation],
+    history: History,
+    signals: Iterable[str],
+    window: float,
+    load: Collection[str] = (),
+) -> Levels:
     """The levels of `signals`, to be compared with windows of `window` seconds.
 
-    From the history where it has windows of that length, else from those observed.
+    From the history where it has windows of that length, else from those observed. Of the `load` too where it differs
+    from that of the history: a rush has just begun, and the change is made under the load that is there now.
     """
     wanted, length = set(signals), windows[-1].ended - windows[-1].started
     found = {}
@@ -52,11 +60,17 @@ def levels_before(windows: Sequence[Observation], history: History, signals: Ite
             continue
         past = history.values.get(key, ()) if _alike(history.step, window) else ()
         own = tuple(one.values[key] for one in windows if key in one.values)
-        if len(past) > len(own):
+        if key[0] in load and past and not _same(level(key[0], own), level(key[0], since_rise(past))):
+            found[key] = SignalLevel(*key, own, length, len(own) * length)
+        elif len(past) > len(own):
             found[key] = SignalLevel(*key, since_rise(past), history.step, len(past) * history.step)
         else:
             found[key] = SignalLevel(*key, own, length, len(own) * length)
     return found
+
+
+def _same(one: float, other: float) -> bool:
+    return max(one, other) <= _SAME_LOAD * min(one, other)
 
 
 def level(signal: str, values: Sequence[float]) -> float:

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from latdoctor.conditions.ast import Condition
+from latdoctor.conditions.ast import Condition, signals_of
 from latdoctor.conditions.evaluator import HOLDS
 from latdoctor.detectors.quantiles import observation_shortfall
 from latdoctor.errors import LatdoctorError
@@ -159,7 +159,8 @@ class RunObserver:
 
     def prove(self, verify: Verify, before: Before, *, replaces_process: bool) -> None:
         """Observe until the change is proven. Raises RunFailed, and ProofPending where that needs more time."""
-        levels = levels_before(before, self.history, signals_compared(verify), self.window)
+        load = () if verify.load is None else signals_of(verify.load)
+        levels = levels_before(before, self.history, signals_compared(verify), self.window, load)
         pages = None if replaces_process else before[-1].pages
         now, later = Schedule.of_run(verify, levels, self.window)
         proof = Proof(verify, levels, now, pages, broken_before(verify.repair, before))
