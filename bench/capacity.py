@@ -20,7 +20,6 @@ from contextlib import contextmanager
 
 from latdoctor.capacity.measure import MeasureSettings, Measuring
 from latdoctor.capacity.measurement import CapacityMeasurement
-from latdoctor.capacity.target import Target, TargetKind
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson
@@ -28,6 +27,7 @@ from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan, check_address
 from latdoctor.load.process import run_load
+from latdoctor.load.target import Target, TargetKind
 
 SLO = 0.3
 RUNS, SECONDS, SHARE = 7, 20.0, 0.8

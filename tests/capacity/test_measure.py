@@ -15,8 +15,8 @@ from latdoctor.capacity.measurement import CapacityMeasurement, read_measurement
 from latdoctor.capacity.plan import plan_replicas
 from latdoctor.capacity.queue_model import QueueModel
 from latdoctor.capacity.search import SearchSettings
-from latdoctor.capacity.target import Target, TargetKind
 from latdoctor.errors import OperationError, UsageError
+from latdoctor.load.target import Target, TargetKind
 from tests.cli.running import run
 from tests.load.tiny_server import serving
 

@@ -16,7 +16,6 @@ from latdoctor.capacity.level import Level, Trend, level, trend
 from latdoctor.capacity.measurement import CapacityMeasurement
 from latdoctor.capacity.queue_model import ClosedLevel, QueueModel, fit_model
 from latdoctor.capacity.search import SearchSettings, next_rate
-from latdoctor.capacity.target import Target
 from latdoctor.errors import OperationError
 from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson
@@ -25,6 +24,7 @@ from latdoctor.load.mix import Mix
 from latdoctor.load.openloop import Progress, Saturation
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import LoadProcess, saturate, start_load
+from latdoctor.load.target import Target
 
 Log = Callable[[str], None]
 

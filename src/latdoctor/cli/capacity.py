@@ -12,9 +12,7 @@ from latdoctor.cli.options import OutputFormat, OutputOption
 if TYPE_CHECKING:
     from latdoctor.capacity.binding import ReadSignals
     from latdoctor.capacity.measure import MeasureSettings
-    from latdoctor.capacity.measurement import CapacityMeasurement
-    from latdoctor.capacity.plan import CapacityPlan
-    from latdoctor.capacity.target import Target
+    from latdoctor.load.target import Target
 
 SPOILED = 4
 
@@ -60,6 +58,7 @@ def measure(
     generator late.
     """
     from latdoctor.capacity.measure import Measuring
+    from latdoctor.cli.capacity_text import measurement_text
     from latdoctor.cli.console import notice_console
     from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.cli.lab import FOR_LOAD, need_extra
@@ -75,7 +74,8 @@ def measure(
     with ended_by_sigterm():
         found = Measuring(target, settings, _reader(tuple(metrics or (f"{address}/metrics",))), _log).run()
     typer.echo(
-        to_json(found).decode() if output is OutputFormat.JSON else _measured(found), nl=output is OutputFormat.TEXT
+        to_json(found).decode() if output is OutputFormat.JSON else measurement_text(found),
+        nl=output is OutputFormat.TEXT,
     )
     if found.problems:
         raise typer.Exit(SPOILED)
@@ -98,8 +98,8 @@ def _settings(slo: str, attainment: str, long_share: str, seed: int, start: floa
 
 
 def _target(address: str, path: str, body: Path | None, output_tokens: int) -> Target:
-    from latdoctor.capacity.target import plain, recognise
     from latdoctor.errors import UsageError
+    from latdoctor.load.target import plain, recognise
     from latdoctor.regular_file import read_regular
 
     if not path and body is None:
@@ -136,37 +136,6 @@ def _log(line: str) -> None:
     notice_console().print(line, soft_wrap=True, highlight=False)
 
 
-def _measured(found: CapacityMeasurement) -> str:
-    """Three lines: the limit and what binds it; what to plan; how it was found."""
-    from latdoctor.capacity.binding import TEXT
-    from latdoctor.units import elapsed, format_value
-
-    objective = f"P{found.attainment * 100:g} ≤ {format_value(found.slo, 'time')}"
-    if found.limit <= 0:
-        lines = [f"no rate meets {objective}: the lowest, {min(one.rate for one in found.levels):.3g} req/s, failed"]
-    else:
-        low, high = found.interval
-        ends = (
-            f"first that fails {found.first_failing:.3g}" if found.first_failing else "no level failed: at least this"
-        )
-        shape = {True: "; a cliff, not a slope", False: "; a slope, not a cliff", None: ""}[found.is_cliff]
-        lines = [
-            f"limit {found.limit:.3g} req/s meets {objective} ({low:.3g}–{high:.3g}); {ends}",
-            f"bound by {TEXT[found.bound_by]}{shape}",
-            f"with 30 % reserve plan {found.planned:.3g} req/s per replica{_of_model(found)}",
-        ]
-    valid = "; ".join(found.problems) if found.problems else "generator valid, machine quiet"
-    lines.append(f"{len(found.levels)} levels, {elapsed(found.lasted)}; {valid}")
-    lines.append("next: save it with -o json > capacity.json, then latdoctor capacity plan capacity.json --rate N")
-    return "\n".join(lines)
-
-
-def _of_model(found: CapacityMeasurement) -> str:
-    if found.model_limit is None or found.model_error is None:
-        return ""
-    return f"; the model said {found.model_limit:.3g} ({found.model_error * 100:+.0f} %)"
-
-
 @app.command()
 def plan(
     measurement: Annotated[
@@ -185,6 +154,7 @@ def plan(
     """
     from latdoctor.capacity.measurement import read_measurement
     from latdoctor.capacity.plan import plan_replicas
+    from latdoctor.cli.capacity_text import plan_text
     from latdoctor.errors import UsageError
     from latdoctor.evidence.model import to_json
     from latdoctor.units import parse_share
@@ -194,26 +164,7 @@ def plan(
         found = plan_replicas(measured, rate, parse_share(reserve))
     except ValueError as error:
         raise UsageError(str(error), where=str(measurement)) from error
-    typer.echo(
-        to_json(found).decode() if output is OutputFormat.JSON else _planned(found), nl=output is OutputFormat.TEXT
-    )
+    is_json = output is OutputFormat.JSON
+    typer.echo(to_json(found).decode() if is_json else plan_text(found), nl=not is_json)
     if found.problems:
         raise typer.Exit(SPOILED)
-
-
-def _planned(found: CapacityPlan) -> str:
-    from latdoctor.units import format_value
-
-    objective = f"P{found.attainment * 100:g} ≤ {format_value(found.slo, 'time')}"
-    p99 = "" if found.p99 is None else f"; P99 about {format_value(found.p99, 'time')} (model)"
-    lines = [
-        f"{found.replicas} replicas for {found.rate:g} req/s with {objective}: {found.per_replica:.3g} each, "
-        f"of a limit of {found.limit:.3g}{p99}",
-        f"{found.least} would do without the {found.reserve * 100:g} % reserve",
-    ]
-    if found.with_one_lost is not None:
-        share = found.with_one_lost
-        then = "the SLO holds" if share <= 1 else "the SLO is missed"
-        lines.append(f"with one replica lost each of the others has {share * 100:.0f} % of its limit: {then}")
-    lines += [f"spoiled: {one}" for one in found.problems]
-    return "\n".join(lines)

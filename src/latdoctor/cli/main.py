@@ -39,6 +39,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "forecast": ("forecast:forecast", "Forecast the request rate 10 to 15 minutes ahead."),
     "demo": ("demo:demo", "Run a real incident, diagnose it and remediate it."),
     "capacity": ("capacity", "How much load a service takes, and replicas for a rate."),
+    "compare": ("compare:compare", "Say which of two settings is better, under the same load."),
     "baseline": ("baseline", "What a target is like when healthy."),
     "bundle": ("bundle", "Saved evidence."),
     "rules": ("rules", "The rules: what there is, and whether they are sound."),

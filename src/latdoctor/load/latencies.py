@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
 
 from hdrh.codec import HdrCookieException, HdrLengthException  # type: ignore[import-untyped]
 from hdrh.histogram import HdrHistogram  # type: ignore[import-untyped]
@@ -47,6 +48,11 @@ class Latencies:
         # The library rounds a rank to the nearest, `quantile` rounds up; an integer rank is exact.
         whole = 100 * rank(self.count, percent / 100) / self.count
         return float(self._counts.get_value_at_percentile(whole) / 1e6)
+
+    def values(self) -> Iterator[float]:
+        """All values in ascending order, within three digits. Seconds."""
+        for one in self._counts.get_recorded_iterator():
+            yield from repeat(one.value_iterated_to / 1e6, one.count_added_in_this_iter_step)
 
     def encoded(self) -> str:
         """Encode it for any HdrHistogram library (V2, compressed, base64)."""

@@ -10,9 +10,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from latdoctor.capacity.target import Target, TargetKind, plain, recognise
 from latdoctor.errors import UsageError
 from latdoctor.load.mix import RequestContent
+from latdoctor.load.target import Target, TargetKind, plain, recognise
 
 ASKED = RequestContent("short-text", 3, 0, None)
 

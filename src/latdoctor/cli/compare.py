@@ -1,0 +1,184 @@
+"""`latdoctor compare`: two servers under the same load, or two recordings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from latdoctor.cli.options import OutputFormat, OutputOption
+from latdoctor.comparison.effect import ComparisonVerdict, Quantity
+
+if TYPE_CHECKING:
+    from latdoctor.comparison.comparison import Comparison
+    from latdoctor.comparison.live import Run
+    from latdoctor.comparison.recorded import Recorded
+    from latdoctor.load.summary import LoadResult
+
+WORSE, INCONCLUSIVE = 3, 4
+_MOST_BYTES = 64 << 20
+
+
+def compare(
+    a: Annotated[
+        str, typer.Argument(metavar="A", help="A server (http://…), a load result, a folder of these, a log.")
+    ],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same kind, with the other setting.")],
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, metavar="N", help="Requests per second for servers; well below the limit.")
+    ] = 0.0,
+    seconds: Annotated[str, typer.Option("--for", metavar="TIME", help="Length of one run.")] = "20s",
+    quantity: Annotated[Quantity, typer.Option("--quantity", help="What the verdict is about.")] = Quantity.P99,
+    margin: Annotated[
+        str, typer.Option("--difference", metavar="SHARE", help="The smallest difference that matters.")
+    ] = "10%",
+    most: Annotated[int, typer.Option("--pairs", min=2, max=500, metavar="N", help="At most so many pairs.")] = 30,
+    slo: Annotated[str, typer.Option("--slo", metavar="TIME", help="Answers within it are goodput.")] = "500ms",
+    long_share: Annotated[str, typer.Option("--long", metavar="SHARE", help="Share of long requests.")] = "15%",
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="Seed of arrivals and contents.")] = 0,
+    remote: Annotated[bool, typer.Option("--allow-remote", help="Allow servers on another machine.")] = False,
+    output: OutputOption = OutputFormat.TEXT,
+) -> None:
+    """Say whether B is better or worse than A, or whether that is not shown.
+
+    Two servers get the same requests at the same intervals in turns: five pairs of runs, then as many as the
+    difference that matters needs. Two results of `latdoctor lab load -o json` (or folders of them) are compared in
+    pairs where their schedules are the same; two logs by twenty slices of time, with the assumptions printed.
+
+    "No difference shown" means that a difference of the given size is ruled out; too noisy is inconclusive.
+
+    Exit codes: 0 better, or no difference shown · 1 a server does not answer · 2 usage · 3 worse · 4 inconclusive.
+    """
+    from latdoctor.cli.comparison_text import comparison_text
+    from latdoctor.cli.lab import FOR_LOAD, need_extra
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.model import to_json
+
+    need_extra((*FOR_LOAD, "scipy"), "plan")
+    are_servers = {one.startswith(("http://", "https://")) for one in (a, b)}
+    if len(are_servers) > 1:
+        raise UsageError("a server cannot be compared with a recording", next_step="name two of the same kind")
+    if True in are_servers:
+        run = _loads((a, b), rate, (seconds, slo), long_share, remote=remote)
+        found = _live((a, b), quantity, _share(margin), most, seed, run)
+    else:
+        found = _recorded(Path(a), Path(b), quantity, _share(margin))
+    is_json = output is OutputFormat.JSON
+    typer.echo(to_json(found).decode() if is_json else comparison_text(found), nl=not is_json)
+    if found.verdict in (ComparisonVerdict.WORSE, ComparisonVerdict.INCONCLUSIVE):
+        raise typer.Exit(WORSE if found.verdict is ComparisonVerdict.WORSE else INCONCLUSIVE)
+
+
+def _share(text: str) -> float:
+    """Raises UsageError."""
+    from latdoctor.errors import UsageError
+    from latdoctor.units import parse_share
+
+    try:
+        return parse_share(text)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
+
+
+def _live(names: tuple[str, str], quantity: Quantity, margin: float, most: int, seed: int, run: Run) -> Comparison:
+    from latdoctor.cli.console import notice_console
+    from latdoctor.cli.interrupt import ended_by_sigterm
+    from latdoctor.comparison.live import LiveComparison, LiveSettings
+
+    def log(line: str) -> None:
+        notice_console().print(line, soft_wrap=True, highlight=False)
+
+    with ended_by_sigterm():
+        return LiveComparison(names, LiveSettings(quantity, margin, most, seed), run, log).compare()
+
+
+def _loads(addresses: tuple[str, str], rate: float, lengths: tuple[str, str], long_share: str, *, remote: bool) -> Run:
+    """Sends the load of one run; `lengths`: of a run, and the SLO. Raises UsageError for a load that cannot be."""
+    import msgspec
+
+    from latdoctor.comparison.run_figures import RunFigures, figures
+    from latdoctor.errors import UsageError
+    from latdoctor.load.mix import Mix
+    from latdoctor.load.plan import LoadPhase, LoadPlan, check_address
+    from latdoctor.load.process import start_load
+    from latdoctor.load.target import recognise
+    from latdoctor.units import parse_duration
+
+    if not rate:
+        raise UsageError("--rate is missing", next_step="about 60 % of the limit: latdoctor capacity measure URL")
+    plain = tuple(one.rstrip("/") for one in addresses)
+    for one in plain:
+        check_address(one, remote=remote)
+    targets = [recognise(one, 16) for one in plain]
+    try:
+        seconds, slo = map(parse_duration, lengths)
+        arrivals = {"kind": "poisson", "rate": rate}
+        phase = msgspec.convert({"name": "load", "seconds": seconds, "arrivals": arrivals}, LoadPhase)
+    except ValueError as error:  # msgspec's own is one of these
+        raise UsageError(f"invalid load: {error}") from error
+    phase = msgspec.structs.replace(phase, mix=Mix(long_share=_share(long_share)))
+
+    def run(side: int, seed: int) -> RunFigures:
+        plan = LoadPlan((phase,), seed=seed, slo_s=slo, warm_up_s=min(2.0, seconds / 5))
+        target = targets[side]
+        with start_load(plan, target.address, remote=remote, request=target.request) as load:
+            return figures(load.wait())
+
+    return run
+
+
+def _recorded(a: Path, b: Path, quantity: Quantity, margin: float) -> Comparison:
+    """Raises UsageError for a file that is neither a load result nor a log with latencies."""
+    from latdoctor.comparison.recorded import compare_loads, compare_requests
+    from latdoctor.errors import UsageError
+
+    loads = [_load_results(one) for one in (a, b)]
+    if all(loads):
+        return compare_loads((str(a), str(b)), loads[0], loads[1], quantity, margin)
+    if any(loads):
+        raise UsageError("a load result cannot be compared with a log", next_step="name two of the same kind")
+    return compare_requests(_requests(a), _requests(b), quantity, margin)
+
+
+def _load_results(path: Path) -> list[LoadResult]:
+    """Those of a file, or of the JSON files of a folder; none where it is something else."""
+    import msgspec
+
+    from latdoctor.errors import UsageError
+    from latdoctor.load.summary import LoadResult
+    from latdoctor.regular_file import read_regular
+
+    files = sorted(path.glob("*.json")) if path.is_dir() else [path]
+    found = []
+    for one in files:
+        try:
+            content = read_regular(one, _MOST_BYTES)
+        except OSError as error:
+            raise UsageError(f"cannot be read ({error.strerror or error})", where=str(one)) from error
+        if content.lstrip()[:1] != b"{":
+            return []
+        try:
+            found.append(msgspec.json.decode(content, type=LoadResult))
+        except msgspec.MsgspecError:
+            return []
+    return found
+
+
+def _requests(path: Path) -> Recorded:
+    """The requests of a log. Raises UsageError where it has none."""
+    from latdoctor.case_from_bundle import seen
+    from latdoctor.collectors import COLLECTORS
+    from latdoctor.collectors.base import CollectRequest
+    from latdoctor.collectors.runner import SystemClock, collect_bundle
+    from latdoctor.comparison.recorded import Recorded
+    from latdoctor.detectors.tail_attribution import LATENCY
+    from latdoctor.errors import UsageError
+    from latdoctor.evidence.bundle import Context
+
+    evidence, _ = seen(collect_bundle(COLLECTORS, CollectRequest(logs=(path,)), Context(path.name), SystemClock()))
+    series = [one for one in evidence.series if one.signal == LATENCY]
+    if not series:
+        raise UsageError("has no requests with times and latencies", where=str(path))
+    pairs = sorted((at, took) for one in series for at, took in zip(one.times, one.values, strict=True))
+    return Recorded(path.name, tuple(at for at, _ in pairs), tuple(took for _, took in pairs))
