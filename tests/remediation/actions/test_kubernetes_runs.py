@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from latdoctor.cluster_api import Login
+from latdoctor.cluster_api import JSON_PATCH, Login
 from latdoctor.journal.entry import Moment
 from latdoctor.journal.store import Journal
 from latdoctor.remediation import run_history
+from latdoctor.remediation.change import Undo
 from latdoctor.remediation.executor import execute
 from latdoctor.remediation.planner import Plan, PlanRequest, build_plan
 from latdoctor.remediation.playbook_library import Library
@@ -29,7 +30,11 @@ from tests.remediation.actions.kubernetes_cases import (
     PATIENCE,
     Wire,
     World,
+    argument,
     autoscaler,
+    idle,
+    maximum,
+    node,
     noticed,
     quota,
     replace,
@@ -77,7 +82,7 @@ class Room:
     @property
     def library(self) -> Library:
         given = ", ".join(f'{name}: "{value}"' for name, value in self.world.arguments.items())
-        step = f"  - {{id: step, action: {self.world.action}, with: {{{given}}}, undo: restore}}"
+        step = f"  - {{id: step, action: {self.world.action}, with: {{{given}}}, undo: {self.world.undo}}}"
         text = SCHEDULER.replace("targets: [reference]", "targets: [kubernetes]").replace("count: 2", "count: 99")
         text = text.replace("at_most: 20s", f"at_most: {self.patience}")
         lines = [step if "action: test.set" in line else line for line in text.splitlines()]
@@ -227,17 +232,36 @@ def test_of_two_runs_in_two_state_folders_one_makes_its_change(
     assert outcomes == [Outcome.REFUSED, Outcome.VERIFIED], [one.reason for one in ended]
 
 
-@makes
-@pytest.mark.parametrize("helps", [True, False], ids=["verified", "rolled back"])
+def scaling(namespace: Namespace, login: Login) -> World:
+    """Replicas that no node fits, and that nothing waits for."""
+    path = idle(namespace, nodeSelector={"test/none": "true"})
+    namespace.api.patch(path, replace("/spec/paused", True), JSON_PATCH)
+    return World(namespace, login, "kubernetes.replicas.add", {"add": "2"}, path, [], [])
+
+
+# Each with whether it helps, and for how long a rollout is awaited: the autoscaler of the test never asks for more.
+SWEEPS: dict[str, tuple[Make, bool, str]] = {
+    "quota verified": (quota, True, "10min"),
+    "quota rolled back": (quota, False, "10min"),
+    "rollout undo verified": (rollout_undo, True, "10min"),
+    "rollout undo rolled back": (rollout_undo, False, "10min"),
+    "scaling verified": (scaling, True, "10min"),
+    "scaling rolled back": (scaling, False, "10min"),
+    "argument verified": (argument, True, "10min"),
+    "autoscaler rolled back": (maximum, False, "2s"),
+}
+
+
+@pytest.mark.parametrize(("make", "helps", "patience"), SWEEPS.values(), ids=SWEEPS)
 def test_a_run_killed_around_any_request_is_before_or_verified_after_its_recovery(
-    namespace: Namespace, login: Login, tmp_path: Path, make: Make, helps: bool
+    namespace: Namespace, login: Login, tmp_path: Path, make: Make, helps: bool, patience: str
 ) -> None:
     world = make(namespace, login)
-    points = _requests_of(Room(world, tmp_path / "whole", helps, "10min"), world)
+    points = _requests_of(Room(world, tmp_path / "whole", helps, patience), world)
     before = world.found()["spec"]
     for number, moment in points:
         _restore(world, before)
-        room = Room(world, tmp_path / f"{number}-{moment}", helps, "10min")
+        room = Room(world, tmp_path / f"{number}-{moment}", helps, patience)
         kill = _killing(number)
         with tapped(Wire(**{moment: kill})), suppress(Killed):  # a run that was answered faster needs fewer requests
             room.run()
@@ -246,6 +270,46 @@ def test_a_run_killed_around_any_request_is_before_or_verified_after_its_recover
         assert not run.open, (number, moment, run.reason)
         assert room.changed() is (run.outcome is Outcome.VERIFIED), (number, moment, run.outcome, run.reason)
         assert room.recovered() == []
+
+
+def test_an_eviction_killed_around_any_request_ends_no_other_pod(
+    namespace: Namespace, login: Login, tmp_path: Path
+) -> None:
+    bound = node(namespace)
+    namespace.deployment(NAME, 2, container(), nodeName=bound)  # without a kubelet they stay as they are
+    namespace.api.patch(namespace.path("deployments", NAME), replace("/spec/paused", True), JSON_PATCH)
+    namespace.wait("pods", lambda all_: len(all_) == 2)
+    with tapped(Wire()) as wire:
+        assert Room(_one_pod(namespace, login), tmp_path / "whole").run().outcome is Outcome.VERIFIED
+    evicted = next(number for number, one in enumerate(wire.sent, 1) if one.path.endswith("/eviction"))
+    for number in range(evicted - 1, len(wire.sent) + 1):
+        for moment in ("before", "after"):
+            namespace.wait("pods", lambda all_: len(_staying(all_)) == 2)
+            world, before = _one_pod(namespace, login), _staying(_pods(namespace))
+            room = Room(world, tmp_path / f"{number}-{moment}")
+            with tapped(Wire(**{moment: _killing(number)})), suppress(Killed):
+                room.run()
+            room.recovered()
+            run = run_history.runs(room.journal.entries())[-1]
+            gone = before - _staying(_pods(namespace))
+            assert not run.open, (number, moment, run.reason)
+            assert gone <= {world.arguments["pod"]}, (number, moment)
+            assert gone or run.outcome is not Outcome.VERIFIED, (number, moment)
+    namespace.api.delete(f"/api/v1/nodes/{bound}")
+
+
+def _one_pod(namespace: Namespace, login: Login) -> World:
+    name = min(_staying(_pods(namespace)))
+    path = namespace.path("pods", name)
+    return World(namespace, login, "kubernetes.pod.evict", {"pod": name}, path, [], [], Undo.NONE_NEEDED)
+
+
+def _pods(namespace: Namespace) -> dict[str, Any]:
+    return {one["metadata"]["name"]: one for one in namespace.api.get(namespace.path("pods"))["items"]}
+
+
+def _staying(pods: dict[str, Any]) -> set[str]:
+    return {name for name, pod in pods.items() if "deletionTimestamp" not in pod["metadata"]}
 
 
 def _killing(at: int) -> Callable[[int, Any], None]:
