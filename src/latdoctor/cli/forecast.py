@@ -39,7 +39,7 @@ class _HistoryOptions:
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """What was read. `now`: the present, where the forecast must not be past by then."""
+    """What was read. `now`: the time by which the forecast must not be past."""
 
     series: Sequence[Series]
     source: str
@@ -204,9 +204,12 @@ def _read(options: _HistoryOptions) -> _History:
         return _from_prometheus(options, end - _HISTORY if begin is None else begin, end)
     limited = TimeRange(begin or 0.0, end, end - (begin or 0.0)) if options.since or options.until else None
     if options.log is not None:
+        from latdoctor.cli.resolve_request import print_gaps
         from latdoctor.collectors.access_log.arrival_history import arrival_history
 
-        return _History([arrival_history(options.log, limited, options.log_pattern)], str(options.log), "/s")
+        found = arrival_history(options.log, limited, options.log_pattern)
+        print_gaps(found.gaps)
+        return _History(found.series, str(options.log), "/s")
     from latdoctor.collectors.time_value_csv import read_series
     from latdoctor.planning.forecast.rate_series import within
 
@@ -236,4 +239,4 @@ def _from_prometheus(options: _HistoryOptions, since: float, until: float) -> _H
     for text in found.warnings:
         notice(f"{access.name}: {text}")
     source = f"{access.name}: {found.expression}"
-    return _History(found.series, source, "" if options.query else "/s", None if options.until else time.time())
+    return _History(found.series, source, "" if options.query else "/s", until)

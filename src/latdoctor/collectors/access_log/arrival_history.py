@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from latdoctor.collectors import piped_input
+from latdoctor.collectors.access_log import NAME
 from latdoctor.collectors.access_log.collector import forms_and_blocks
 from latdoctor.collectors.access_log.request_gathering import RequestGatherer
 from latdoctor.collectors.access_log.request_reading import read_lines
@@ -22,16 +23,20 @@ from latdoctor.collectors.logs import log_source
 from latdoctor.collectors.time_range import TimeRange
 from latdoctor.errors import SourceError
 from latdoctor.evidence.bundle import Artifact
-from latdoctor.evidence.model import Origin, Series
+from latdoctor.evidence.model import Evidence, Gap, Origin, Series
 from latdoctor.gap_code import GapCode, code_of_os_error
 from latdoctor.sanitize import clean
 
+_NOTED = 0.01  # share of the requests that are read from which missing ones are reported
 MOST_STEPS = 20_000  # a week in steps of 32 s
 _HOW = "pass an access log whose lines have times, or --csv FILE with `time,value`"
 
 
-def arrival_history(path: Path, past: TimeRange | None, pattern: str = "", timeout: float = 30.0) -> Series:
-    """The arrival rate (/s) of a log at the end of each step. Raises SourceError without requests that have times."""
+def arrival_history(path: Path, past: TimeRange | None, pattern: str = "", timeout: float = 30.0) -> Evidence:
+    """The arrival rate (/s) of a log at the end of each step, and what of the log is not in it.
+
+    Raises SourceError without requests that have times.
+    """
     source = clean(piped_input.display(path))
     try:
         raw = log_source.read(path, timeout)
@@ -40,7 +45,7 @@ def arrival_history(path: Path, past: TimeRange | None, pattern: str = "", timeo
         step = log_source.CHECK_PATH
         raise SourceError(reason, where=source, next_step=step, code=code_of_os_error(error)) from error
     written = None if piped_input.is_stream(path) else modified_at(path)
-    artifact = Artifact(f"access_log/{path.name}", "access_log", path.name, source, time.time(), raw.content, written)
+    artifact = Artifact(f"{NAME}/{path.name}", NAME, path.name, source, time.time(), raw.content, written)
     found, blocks = forms_and_blocks(artifact, pattern)
     if not found.forms:
         raise SourceError("contains no readable request", where=source, next_step=_HOW, code=GapCode.UNSUPPORTED)
@@ -51,7 +56,22 @@ def arrival_history(path: Path, past: TimeRange | None, pattern: str = "", timeo
     if len(times) < 2:
         reason = "has no requests with times, or only those of a moment"
         raise SourceError(reason, where=source, next_step=_HOW, code=GapCode.EMPTY)
-    return Series("arrival.rate", f"server/{clean(path.name, 100)}", times, rates, Origin(artifact.name))
+    series = Series("arrival.rate", f"server/{clean(path.name, 100)}", times, rates, Origin(artifact.name))
+    return Evidence(series=(series,), gaps=tuple(_gaps(raw, gathered, source)))
+
+
+def _gaps(raw: log_source.LogSource, gathered: RequestGatherer, source: str) -> Iterator[Gap]:
+    """What is missing in the rates, so that they are too low."""
+    if raw.missing:
+        yield Gap(NAME, f"{source}: {raw.missing}", code=raw.code)
+    timeless = gathered.untimed + gathered.undated_left
+    for count, what, code in (
+        (gathered.other, "lines could not be read as requests", GapCode.UNREADABLE),
+        (timeless, "requests have no time", GapCode.AMBIGUOUS),
+        (gathered.beyond, "requests of further replicas were not read", GapCode.TOO_LARGE),
+    ):
+        if count > _NOTED * gathered.kept:
+            yield Gap(NAME, f"{source}: {count} {what}: their rate is missing", code=code)
 
 
 def _tables(gathered: RequestGatherer) -> Iterator[StepTable]:
