@@ -48,7 +48,7 @@ _NO_FORECAST = {
     NoForecast.EMPTY: "fewer than two usable samples",
     NoForecast.SHORT: "the history is too short to test a method on it",
     NoForecast.CONSTANT: "the rate never changed, so that nothing can be learned from it",
-    NoForecast.GAPS: "more than half of the steps have no value",
+    NoForecast.GAPS: "too many steps have no value",
     NoForecast.CLOSED: "closed then, by the times of day without values in the history",
     NoForecast.STALE: "the history ended so long ago that the time to forecast is past",
 }

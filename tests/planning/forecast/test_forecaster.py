@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,8 @@ from latdoctor.evidence.model import Series
 from latdoctor.planning.forecast import candidates, open_hours
 from latdoctor.planning.forecast.forecaster import ForecastRequest, forecast
 from latdoctor.planning.forecast.result import Forecast, HistoryNote, Method, NoForecast, NotTried, Standing
+from latdoctor.report.forecast import render_text
+from tests.cli.test_one_screen import check
 from tests.planning.forecast.series import DAY_STEPS, MONDAY, STEP, daily, noisy_days, random_walk, series
 
 
@@ -78,12 +82,44 @@ def test_counts_are_printed_as_rates_and_have_the_same_mase() -> None:
         (random_walk(40), NoForecast.SHORT),
         ([7.0] * 1000, NoForecast.CONSTANT),
         ([0.0] * 1000, NoForecast.CONSTANT),
+        (
+            np.where(np.arange(1000) < 600, random_walk(1000), np.where(np.arange(1000) < 800, np.nan, 5.0)),
+            NoForecast.GAPS,
+        ),
         (np.where(np.random.default_rng(3).random(1000) < 0.7, np.nan, random_walk(1000)), NoForecast.GAPS),
     ],
 )
 def test_a_history_that_is_no_basis_is_answered_with_the_reason(values: list[float], reason: NoForecast) -> None:
     found = answer(series(values))
     assert (found.no_forecast, found.value, found.planning_value, found.method) == (reason, None, None, None)
+
+
+ZEROS, NOISE = np.zeros(600), np.random.default_rng(8).poisson(20, 600).astype(float)
+DEGENERATE = {
+    "zeros, then noise": np.concatenate([ZEROS, NOISE[:264]]),
+    "noise, then zeros": np.concatenate([NOISE[:264], ZEROS]),
+    "one request": np.concatenate([ZEROS, [100.0], ZEROS]),
+    "a first request at the end": np.concatenate([ZEROS, [100.0]]),
+    "a step": np.concatenate([ZEROS + 5, ZEROS + 9]),
+    "two values": np.random.default_rng(9).integers(0, 2, 864).astype(float),
+    "a straight line": np.arange(864.0),
+    "growth without an end": np.exp(np.arange(864) / 60),
+    "huge values": 1e15 * NOISE,
+    "tiny values": 1e-15 * NOISE,
+    "a long gap": np.concatenate([NOISE, np.full(50, np.nan), NOISE]),
+    "every second day": np.where(np.arange(8 * DAY_STEPS) // DAY_STEPS % 2 == 0, noisy_days(8), np.nan),
+    "some minutes a day": np.where(np.arange(60 * DAY_STEPS) % DAY_STEPS < 8, noisy_days(60), np.nan),
+}
+
+
+@pytest.mark.parametrize("ahead", [300.0, 900.0, 4 * 3600.0])
+@pytest.mark.parametrize("name", DEGENERATE)
+def test_an_odd_history_has_a_finite_forecast_or_a_reason_and_no_warning(name: str, ahead: float) -> None:
+    found = answer(series(DEGENERATE[name]), ahead)
+    numbers = [found.value, found.planning_value, found.mase, found.pinball, found.coverage]
+    assert all(one is None or (math.isfinite(one) and one >= 0) for one in numbers)
+    assert (found.value is None) is (found.no_forecast is not None)
+    check(render_text(found))
 
 
 def test_a_closed_time_has_no_forecast_but_the_accuracy_within_opening_hours() -> None:

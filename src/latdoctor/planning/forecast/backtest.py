@@ -54,6 +54,11 @@ class Backtest:
     latest: Predict
 
 
+def is_too_short(count: int, ahead: int) -> bool:
+    """Whether even `count` steps without a gap have too few forecasts to score."""
+    return count - int(CHOOSE * count) - ahead < FEWEST_SCORED
+
+
 def split_of(series: OpenSeries) -> Split | None:
     """None where a part has fewer than FEWEST_SCORED forecasts."""
     count = len(series)

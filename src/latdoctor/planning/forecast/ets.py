@@ -15,6 +15,7 @@ from statsmodels.tsa.exponential_smoothing.ets import ETSModel
 from latdoctor.planning.forecast.features import Features
 from latdoctor.planning.forecast.rate_series import FloatArray, IntArray
 
+_CONSTANT = 1e-12
 _FITTED = 2000  # steps, the last ones: four parameters need no more
 
 
@@ -23,9 +24,13 @@ class EtsModel:
 
     def __init__(self, features: Features, ahead: int, end: int) -> None:
         deviation = features.deviation
-        with warnings.catch_warnings():
+        recent = deviation[max(0, end - _FITTED) : end]
+        if np.ptp(recent) < _CONSTANT:  # no parameters can be estimated: the last deviation stays
+            self._root = features.usual[ahead:] + deviation
+            return
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore", ConvergenceWarning)  # the backtest shows whether the estimate is any good
-            fitted = _model(deviation[max(0, end - _FITTED) : end]).fit(disp=False, maxiter=200)
+            fitted = _model(recent).fit(disp=False, maxiter=200)
         states = _model(deviation).smooth(fitted.params)
         damping = float(fitted.params[2])
         reach = sum(damping**step for step in range(1, ahead + 1))

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from latdoctor.evidence.model import Series
 from latdoctor.planning.forecast import accuracy
-from latdoctor.planning.forecast.backtest import Backtest, Split, backtest, split_of
+from latdoctor.planning.forecast.backtest import Backtest, Split, backtest, is_too_short, split_of
 from latdoctor.planning.forecast.candidates import Candidates, candidates_for, known_origins
 from latdoctor.planning.forecast.open_hours import DAY, OpenSeries, open_series
 from latdoctor.planning.forecast.rate_series import IntArray, RateSeries, on_grid
@@ -69,8 +69,11 @@ def forecast(found: Sequence[Series], request: ForecastRequest) -> Forecast:
     )
     refusal = _unusable(series, steps, answer, request)
     split = split_of(steps)
-    if split is None or refusal not in (None, NoForecast.CLOSED):
-        return structs.replace(answer, no_forecast=refusal or NoForecast.SHORT)
+    if split is None:
+        lacking = NoForecast.SHORT if is_too_short(len(steps), ahead) else NoForecast.GAPS
+        return structs.replace(answer, no_forecast=refusal or lacking)
+    if refusal not in (None, NoForecast.CLOSED):
+        return structs.replace(answer, no_forecast=refusal)
     answer = structs.replace(answer, no_forecast=refusal)
     candidates = candidates_for(steps, split.fit_end)
     return _answered(answer, series, steps, backtest(steps, split, candidates), candidates)
