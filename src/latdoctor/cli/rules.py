@@ -180,6 +180,9 @@ def run_cases(
         Path | None,
         typer.Option("--junit", metavar="FILE", readable=False, help="Write the outcome for a CI server too."),
     ] = None,
+    causes: Annotated[
+        list[str] | None, typer.Option("--cause", metavar="CAUSE", help="Only its cases; repeatable (default: all).")
+    ] = None,
 ) -> None:
     """Run the cases of the rules.
 
@@ -192,6 +195,7 @@ def run_cases(
     from latdoctor.cli.console import progress_line
     from latdoctor.diagnosis.rule_loader import read
     from latdoctor.diagnosis.rule_tests import read_cases, run
+    from latdoctor.errors import UsageError
     from latdoctor.output_file import must_be_writable
     from latdoctor.resources import folder
 
@@ -201,6 +205,10 @@ def run_cases(
     known = rule_set(extra)
     plain = read([shipped, *extra], overlaid=False) if extra else known
     cases = read_cases([base / "cases" for base in (shipped, *extra)], known)
+    if causes:
+        cases = tuple(one for one in cases if one.cause in causes)
+    if not cases:
+        raise UsageError("there is no case of this cause", next_step="latdoctor rules list")
     outcomes = []
     with progress_line() as tell:
         for number, case in enumerate(cases, 1):
