@@ -6,6 +6,8 @@ every 5 s, and open-loop load. After five healthy minutes, which are the history
 incident begins. The alert is the first time that P99 at the router over 10 s exceeds the SLO of 500 ms; at that moment
 `latdoctor remediate --apply` is started. The seconds run from the alert until it has said that the change is verified.
 
+The row of vLLM needs its program start-vllm (`latdoctor lab real list`).
+
 Needs the binaries of a control plane (KUBEBUILDER_ASSETS) and Prometheus (in the path, or its folder in
 LATDOCTOR_PROMETHEUS). A further row is one entry of ROWS. Exits 1 where a change was not verified.
 """
@@ -40,11 +42,14 @@ from latdoctor.lab.cluster.deployed_service import DeployedService
 from latdoctor.lab.cluster.external_metrics import RATE
 from latdoctor.lab.cluster.images import REFERENCE_SLOW
 from latdoctor.lab.cluster.manifests import ServiceSpec
+from latdoctor.lab.cluster.reference_pod import PORT
+from latdoctor.lab.real.server_definition import ROOT_VARIABLE, find_server
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import start_load
+from latdoctor.load.request_template import RequestTemplate
 from latdoctor.load.summary import LoadResult
 
 SLO = 0.5  # seconds
@@ -55,6 +60,7 @@ _ALERT_WITHIN, _REMEDIATED_WITHIN = 90.0, 280.0
 _MIX = Mix(long_share=0.0, audio_share=0.0)
 _P99 = "histogram_quantile(0.99, sum by (le) (rate(ref_router_seconds_bucket[{}s])))"
 _VERIFIED = 0
+_START_VLLM = Path(os.environ.get(ROOT_VARIABLE, "")) / "start-vllm"
 
 
 def _nothing(_: FaultSite) -> None:
@@ -70,7 +76,8 @@ def _slow_revision(site: FaultSite) -> None:
 class Row:
     """One incident and its playbook. `rate` and `rush`: requests per second before and in the incident.
 
-    `most`: replicas that an autoscaler may have at most; 0: there is none.
+    `most`: replicas that an autoscaler may have at most; 0: there is none. `vllm`: arguments of a vLLM that is the
+    workload instead of the reference server.
     """
 
     name: str
@@ -84,6 +91,30 @@ class Row:
     begin: Callable[[FaultSite], None] = _nothing
     most: int = 0
     within: float | None = None  # seconds from the alert to verified that are promised
+    vllm: tuple[str, ...] = ()
+
+    @property
+    def service(self) -> ServiceSpec:
+        """What is deployed."""
+        name = f"bench-{self.name}"
+        if not self.vllm:
+            arguments = ("--batch-ms=2", f"--token-ms={self.token_ms:g}")
+            return ServiceSpec(name, replicas=self.replicas, arguments=arguments, drain_seconds=1.0)
+        return ServiceSpec(
+            name,
+            replicas=self.replicas,
+            image="lab/workload:1",
+            command=(str(_START_VLLM),),
+            arguments=(str(PORT), "--host=$(POD_IP)", *self.vllm),
+            drain_seconds=2.0,
+            live_path="/health",
+            ready_path="/health",
+            starts_within=240,
+        )
+
+    @property
+    def request(self) -> RequestTemplate | None:
+        return find_server("vllm").request if self.vllm else None
 
 
 ROWS = (
@@ -120,6 +151,17 @@ ROWS = (
         rush=60.0,
         most=2,
     ),
+    Row(
+        "vllm-sequences",
+        "a real vLLM's `--max-num-seqs` 2 → 32",
+        "app.governance.server-argument",
+        ("argument=--max-num-seqs", "value=32"),
+        replicas=1,
+        token_ms=0.0,
+        rate=2.0,
+        rush=20.0,
+        vllm=("--max-num-seqs=2",),
+    ),
 )
 
 
@@ -151,6 +193,9 @@ def main() -> None:
     parser.add_argument("--only", choices=[row.name for row in ROWS])
     options = parser.parse_args()
     rows = [row for row in ROWS if options.only in (None, row.name)]
+    if not os.access(_START_VLLM, os.X_OK):
+        log(f"rows of vLLM are left out: no program start-vllm in {ROOT_VARIABLE} (latdoctor lab real list)")
+        rows = [row for row in rows if not row.vllm]
     log("starting the cluster")
     with Cluster(SETTINGS) as cluster:
         measured = [_measured(row, cluster.kubeconfig) for row in rows]
@@ -162,12 +207,7 @@ def main() -> None:
 
 def _measured(row: Row, kubeconfig: Path) -> Measured:
     api = ClusterApi(Login(kubeconfig))
-    spec = ServiceSpec(
-        f"bench-{row.name}",
-        replicas=row.replicas,
-        arguments=("--batch-ms=2", f"--token-ms={row.token_ms:g}"),
-        drain_seconds=1.0,
-    )
+    spec = row.service
     try:
         with DeployedService(api, kubeconfig, spec) as deployed, _prometheus(deployed.router) as prometheus:
             if row.most:
@@ -185,7 +225,7 @@ def _remediated(row: Row, site: FaultSite, router: str, prometheus: str, kubecon
     )
     log(f"{row.name}: {_HEALTHY:g} s of load before the incident")
     plan = LoadPlan(phases, seed=1, slo_s=SLO, timeout_s=5.0)
-    with start_load(plan, router, report_s=_REPORT) as load:
+    with start_load(plan, router, report_s=_REPORT, request=row.request) as load:
         began = load.wait_started() + _HEALTHY
         time.sleep(max(0.0, began - time.time()))
         before = _p99(prometheus, 60.0)

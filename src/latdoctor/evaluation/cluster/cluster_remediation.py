@@ -76,7 +76,7 @@ def _run(playbook: str, options: Sequence[str]) -> ClusterRemediation:
     with tempfile.TemporaryDirectory(prefix="latdoctor-state-") as state:
         try:
             done = subprocess.run(  # noqa: S603  # our own interpreter and module
-                [*command, "--apply", "--yes", "--wait", "--no-incident", "--output", "json"],
+                [*command, "--apply", "--yes", "--approve", "--wait", "--no-incident", "--output", "json"],
                 capture_output=True,
                 text=True,
                 check=False,

@@ -151,7 +151,7 @@ class _RunInProgress:
                     spec.begin(FaultSite(self.api, service), undo)
                     _until(since + spec.settle)
                     _collect(self._sources(deployed), bundle)
-                    if spec.causes:
+                    if spec.is_remediated:
                         remediation = self._remediated(bundle, deployed)
                     else:
                         _until(time.time() + _AFTER)
@@ -193,7 +193,7 @@ def _uncordon_all(api: ClusterApi) -> None:
 
 
 def _plan(spec: ClusterRunSpec) -> LoadPlan:
-    during = spec.settle + _WINDOW + _AFTER + _SPARE + (MOST_SECONDS if spec.causes else 0.0)
+    during = spec.settle + _WINDOW + _AFTER + _SPARE + (MOST_SECONDS if spec.is_remediated else 0.0)
     phases = (
         LoadPhase("before", _BEFORE, Poisson(_RATE), _MIX),
         LoadPhase("during", during, Poisson(_RATE * spec.load), _MIX),

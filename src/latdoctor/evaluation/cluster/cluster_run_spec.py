@@ -16,6 +16,8 @@ from latdoctor.lab.cluster.images import REFERENCE_NEXT
 REPLICAS = 3
 FAULT_RUNS, QUICK_FAULT_RUNS = 3, 1
 HEALTHY_RUNS, QUICK_HEALTHY_RUNS = 5, 1
+# A playbook is proven over minutes: of the quick runs only these are remediated.
+QUICK_REMEDIATED = ("image-wrong", "hpa-at-maximum", "bad-rollout")
 
 
 class HealthyChange(Struct, frozen=True):
@@ -29,10 +31,11 @@ class HealthyChange(Struct, frozen=True):
 
 
 class ClusterRunSpec(Struct, frozen=True):
-    """One run: a fault, or a healthy change."""
+    """One run: a fault, or a healthy change. `is_remediated`: the fault's playbook is run as well."""
 
     scenario: str
     number: int
+    is_remediated: bool
 
     @property
     def run(self) -> str:
@@ -99,7 +102,8 @@ def _runs(scenarios: tuple[str, ...], *, quick: bool) -> Iterator[ClusterRunSpec
             runs = QUICK_HEALTHY_RUNS if quick else HEALTHY_RUNS
         else:
             runs = QUICK_FAULT_RUNS if quick else FAULT_RUNS
-        yield from (ClusterRunSpec(scenario, number) for number in range(1, runs + 1))
+        is_remediated = scenario in QUICK_REMEDIATED if quick else scenario not in _HEALTHY
+        yield from (ClusterRunSpec(scenario, number, is_remediated) for number in range(1, runs + 1))
 
 
 def _patch(site: FaultSite, spec: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ class ServiceSpec(Struct, frozen=True):
 
     `command` replaces that of the image. `gpus`, `cpu`, `memory`: of each replica; empty: none. `drain_seconds`: a
     preStop hook that waits so long, in which a Pod answers what routers still send to it; 0: none. `selector`: the
-    labels of its Pods; empty: `app` and its name.
+    labels of its Pods; empty: `app` and its name. `live_path`, `ready_path`: of its probes.
     """
 
     namespace: str
@@ -38,6 +38,9 @@ class ServiceSpec(Struct, frozen=True):
     node_selector: dict[str, str] = {}
     tolerated_taint: str = ""
     selector: dict[str, str] = {}
+    live_path: str = "/healthz"
+    ready_path: str = "/readyz"
+    starts_within: int = 60  # seconds
 
     @property
     def labels(self) -> dict[str, str]:
@@ -76,10 +79,10 @@ def deployment(service: ServiceSpec, *, probes: bool = True) -> Object:
     if service.command:
         container["command"] = list(service.command)
     if probes:
-        container["startupProbe"] = probe("/healthz", failureThreshold=60)
+        container["startupProbe"] = probe(service.live_path, failureThreshold=service.starts_within)
         # With time for a busy machine: a Pod that is only slow must not count as missing.
-        container["readinessProbe"] = probe("/readyz", failureThreshold=3, timeoutSeconds=5)
-        container["livenessProbe"] = probe("/healthz", failureThreshold=10, timeoutSeconds=5)
+        container["readinessProbe"] = probe(service.ready_path, failureThreshold=3, timeoutSeconds=5)
+        container["livenessProbe"] = probe(service.live_path, failureThreshold=10, timeoutSeconds=5)
     if service.drain_seconds:
         container["lifecycle"] = {"preStop": {"exec": {"command": ["sleep", f"{service.drain_seconds:g}"]}}}
     pod: Object = {"terminationGracePeriodSeconds": service.grace_seconds, "containers": [container]}
