@@ -80,7 +80,7 @@ lock: ## choose versions anew within pyproject.toml's ranges, and write requirem
 	  --upgrade --quiet --no-annotate --custom-compile-command "make lock" "$$@"; }; \
 	  compile pyproject.toml --output-file requirements/base.txt; \
 	  echo "torch; sys_platform == 'never'" > .cache/lock/without-torch.txt; \
-	  compile pyproject.toml --extra dev --extra kubernetes --extra lab --extra plan --override .cache/lock/without-torch.txt \
+	  compile pyproject.toml --extra dev --extra kubernetes --extra lab --extra plan --extra tables --override .cache/lock/without-torch.txt \
 	    --output-file requirements/dev.txt $(TORCH_AND_ITS_OWN:%=--no-emit-package %); \
 	  echo "$(TORCH)" > .cache/lock/torch.in; \
 	  compile .cache/lock/torch.in --constraint requirements/dev.txt --output-file requirements/torch.txt; \

@@ -1,4 +1,4 @@
-"""`latdoctor bundle inspect|diff|redact`."""
+"""`latdoctor bundle inspect|diff|export|redact`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from latdoctor.cli.options import OutputFormat, OutputOption
+from latdoctor.report.tables import TableFormat
 
 app = typer.Typer(help="Saved evidence.", no_args_is_help=True)
 
@@ -62,6 +63,33 @@ def redact(
         for line in redaction_lines(made):
             typer.echo(line)
     typer.echo(f"Next: latdoctor bundle inspect {to}")
+
+
+@app.command()
+def export(
+    path: _Bundle,
+    to: Annotated[Path, typer.Argument(metavar="DIR", readable=False, help="The folder to create.")],
+    form: Annotated[TableFormat, typer.Option("--format", help="Of the files.")] = TableFormat.PARQUET,
+) -> None:
+    """Write what a bundle shows as tables, for pandas, DuckDB or a spreadsheet.
+
+    One file each of readings, series, distributions, events, gaps and subjects, in base units and UTC. What could not
+    be seen is in gaps: an absent row is no zero.
+
+    Exit codes: 0 written · 2 not a bundle, one that was changed, or the folder cannot be created.
+    """
+    from latdoctor.case_from_bundle import seen
+    from latdoctor.cli.lab import need_extra
+    from latdoctor.evidence.bundle_files import must_be_new, opened
+    from latdoctor.report.tables import tables, write_tables
+
+    need_extra(("pandas", "pyarrow") if form is TableFormat.PARQUET else ("pandas",), "tables")
+    must_be_new(to)
+    with opened(path) as bundle:
+        evidence, _ = seen(bundle)
+    found = tables(evidence)
+    for written in write_tables(found, to, form):
+        typer.echo(f"{written}: {len(found[written.stem])} rows")
 
 
 @app.command()
