@@ -18,6 +18,7 @@ from latdoctor.cli.lab_bench_diagnosis import (
     of_scenario,
     record_missing,
 )
+from latdoctor.cli.lab_bench_regression import regression
 from latdoctor.cli.options import OutputFormat
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ app = typer.Typer(help="Measure latdoctor on incidents of a real server.", no_ar
 
 app.command()(cluster)
 app.command()(diagnosis)
+app.command()(regression)
 
 
 @app.command()

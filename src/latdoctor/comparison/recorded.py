@@ -77,11 +77,7 @@ def _slices(one: Recorded) -> list[RunFigures]:
     parts: list[list[float]] = [[] for _ in range(SLICES)]
     for at, took in zip(one.times, one.latencies, strict=True):
         parts[min(SLICES - 1, int((at - first) / width))].append(took)
-    return [
-        RunFigures(quantile(part, 0.5) or math.nan, quantile(part, 0.99) or math.nan, math.nan, math.nan)
-        for part in map(sorted, parts)
-        if len(part) >= _FEW
-    ]
+    return [RunFigures(quantile(part, 0.5), quantile(part, 0.99)) for part in map(sorted, parts) if len(part) >= _FEW]
 
 
 def _unpaired(
