@@ -73,9 +73,10 @@ def _frame(pd: Any, rows: Iterable[Row], columns: tuple[str, ...]) -> pd.DataFra
     table = pd.DataFrame.from_records(list(rows), columns=list(columns))
     for name in columns:
         if name in _TIMES:
-            table[name] = pd.to_datetime(pd.to_numeric(table[name]), unit="s", utc=True)
+            seconds = pd.to_numeric(table[name]).astype("float64")
+            table[name] = pd.to_datetime(seconds, unit="s", utc=True).astype("datetime64[us, UTC]")
         elif name in ("value", "low", "high", "count"):
-            table[name] = pd.to_numeric(table[name])
+            table[name] = pd.to_numeric(table[name]).astype("float64")
         else:
             table[name] = table[name].fillna("").astype("string")
     return table
@@ -83,7 +84,7 @@ def _frame(pd: Any, rows: Iterable[Row], columns: tuple[str, ...]) -> pd.DataFra
 
 def _unit(signal: str) -> str:
     known = catalogue().get(signal)
-    return str(known.unit or "") if known else ""
+    return known.unit.name if known else ""
 
 
 def _text(labels: Labels) -> str:
