@@ -238,6 +238,8 @@ def _remediated(row: Row, site: FaultSite, router: str, prometheus: str, kubecon
         worst = _queried(prometheus, f"max_over_time(({_P99.format(10)})[{ended - alert + 10:.0f}s:5s])")
         load.stop()
         result = load.wait()
+    for line in done.stderr.splitlines():
+        log(f"  {line}")
     log(f"{row.name}: exit code {done.returncode} {ended - alert:.0f} s after the alert: {_reason(done)}")
     return Measured(
         row=row.name,
