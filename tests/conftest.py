@@ -12,7 +12,9 @@ import pytest
 from hypothesis import settings
 
 # A property is never failed for the machine being busy; CI's own profile (fixed seeds) stays the parent there.
-settings.register_profile("latdoctor", settings.default, deadline=None)
+# LATDOCTOR_EXAMPLES=1000 looks longer; two hundred properties with a hundred examples each take CI minutes.
+EXAMPLES = int(os.environ.get("LATDOCTOR_EXAMPLES", "40"))
+settings.register_profile("latdoctor", settings.default, deadline=None, max_examples=EXAMPLES)
 settings.load_profile("latdoctor")
 
 

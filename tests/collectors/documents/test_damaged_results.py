@@ -45,7 +45,7 @@ def check(found: Evidence) -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_cut_or_changed_result_is_read_or_refused(path: Path, data: st.DataObject) -> None:
     content = path.read_bytes()[:20_000]
