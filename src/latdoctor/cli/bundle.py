@@ -71,10 +71,10 @@ def export(
     to: Annotated[Path, typer.Argument(metavar="DIR", readable=False, help="The folder to create.")],
     form: Annotated[TableFormat, typer.Option("--format", help="Of the files.")] = TableFormat.PARQUET,
 ) -> None:
-    """Write what a bundle shows as tables, for pandas, DuckDB or a spreadsheet.
+    """Write what a bundle shows as tables.
 
-    One file each of readings, series, distributions, events, gaps and subjects, in base units and UTC. What could not
-    be seen is in gaps: an absent row is no zero.
+    For pandas, DuckDB or a spreadsheet: one file each of readings, series, distributions, events, gaps and subjects, in
+    base units and UTC. What could not be seen is in gaps: an absent row is no zero.
 
     Exit codes: 0 written · 2 not a bundle, one that was changed, or the folder cannot be created.
     """

@@ -40,7 +40,7 @@ def compare(
     remote: Annotated[bool, typer.Option("--allow-remote", help="Allow servers on another machine.")] = False,
     output: OutputOption = OutputFormat.TEXT,
 ) -> None:
-    """Say whether B is better or worse than A, or whether that is not shown.
+    """Say which of two settings is better.
 
     Two servers get the same requests at the same intervals in turns: five pairs of runs, then as many as the
     difference that matters needs. Two results of `latdoctor lab load -o json` (or folders of them) are compared in
