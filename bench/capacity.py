@@ -10,22 +10,19 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from latdoctor.capacity.measure import MeasureSettings, Measuring
 from latdoctor.capacity.measurement import CapacityMeasurement
+from latdoctor.lab.processes import ChildProcess
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import Mix
-from latdoctor.load.plan import LoadPhase, LoadPlan, check_address
+from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import run_load
 from latdoctor.load.target import Target, TargetKind
 
@@ -46,19 +43,12 @@ def served(arguments: tuple[str, ...]) -> Iterator[str]:
     """The address of a reference server."""
     (port,) = free_ports(1)
     address = f"http://127.0.0.1:{port}"
-    command = [sys.executable, "-m", "latdoctor.lab.cluster.reference_pod", f"--port={port}", *arguments]
-    process = subprocess.Popen(command, env={**os.environ, "POD_IP": "127.0.0.1"}, stdout=subprocess.DEVNULL)
-    try:
-        for _ in range(100):
-            try:
-                check_address(address, remote=False)
-                break
-            except Exception:  # noqa: BLE001  # whatever it is, it does not answer yet
-                time.sleep(0.1)
+    process = ChildProcess(
+        "the server", "latdoctor.lab.cluster.reference_pod", [f"--port={port}", *arguments], {"POD_IP": "127.0.0.1"}
+    )
+    with process:
+        process.wait_answers(f"{address}/readyz")
         yield address
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def measured(name: str, seed: int) -> CapacityMeasurement:

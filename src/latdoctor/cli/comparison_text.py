@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from latdoctor.comparison.comparison import Comparison, Design
 from latdoctor.comparison.effect import TEXT, ComparisonVerdict, Effect, Quantity
-from latdoctor.units import format_value
 
 _NAMES = {Quantity.P50: "P50", Quantity.P99: "P99", Quantity.GOODPUT: "goodput", Quantity.ERRORS: "errors"}
 
@@ -45,10 +44,7 @@ def _ratio(effect: Effect) -> str:
     if effect.ratio is None or effect.interval is None or effect.a is None or effect.b is None:
         return "not measured"
     low, high = effect.interval
+    sides = f"{effect.quantity.shown(effect.a)} → {effect.quantity.shown(effect.b)}"
     if effect.quantity is Quantity.ERRORS:
-        return f"{effect.a:.2%} → {effect.b:.2%} ({low * 100:+.2f} to {high * 100:+.2f} points)"
-    return f"{_value(effect, effect.a)} → {_value(effect, effect.b)}, × {effect.ratio:.2f} ({low:.2f}–{high:.2f})"
-
-
-def _value(effect: Effect, value: float) -> str:
-    return f"{value:.3g}/s" if effect.quantity is Quantity.GOODPUT else format_value(value, "time")
+        return f"{sides} ({low * 100:+.2f} to {high * 100:+.2f} points)"
+    return f"{sides}, × {effect.ratio:.2f} ({low:.2f}–{high:.2f})"

@@ -13,6 +13,8 @@ from statistics import mean, variance
 
 from msgspec import Struct
 
+from latdoctor.units import format_value
+
 ALPHA = 0.025  # of two-sided intervals: the share of equal settings that are called different
 POWER = 0.9  # with which the number of pairs finds the difference that is looked for
 
@@ -28,6 +30,12 @@ class Quantity(StrEnum):
     @property
     def more_is_better(self) -> bool:
         return self is Quantity.GOODPUT
+
+    def shown(self, value: float) -> str:
+        """`value` with its unit, for people."""
+        if self is Quantity.ERRORS:
+            return f"{value:.2%}"
+        return f"{value:.3g}/s" if self is Quantity.GOODPUT else format_value(value, "time")
 
 
 class ComparisonVerdict(StrEnum):

@@ -20,7 +20,7 @@ _TRIES = 3  # of a run in which the generator was late
 
 
 class LiveSettings(Struct, frozen=True):
-    """`margin`: the relative difference that is looked for. `most`: pairs; 0 or fewer than FIRST: that many."""
+    """`margin`: the relative difference that is looked for. `most`: pairs at most."""
 
     quantity: Quantity = Quantity.P99
     margin: float = 0.1

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from latdoctor.comparison.comparison import Comparison
 from latdoctor.comparison.effect import TEXT, Effect, Quantity
 from latdoctor.comparison.regression import RegressionRuns
-from latdoctor.units import format_value
 
 
 def regression_page(comparison: Comparison, stored: RegressionRuns, now: RegressionRuns, headline: str) -> str:
@@ -41,11 +40,7 @@ def _row(effect: Effect) -> dict[str, str]:
 
 
 def _value(quantity: Quantity, value: float | None) -> str:
-    if value is None:
-        return "not measured"
-    if quantity is Quantity.ERRORS:
-        return f"{value:.2%}"
-    return f"{value:.3g}/s" if quantity is Quantity.GOODPUT else format_value(value, "time")
+    return "not measured" if value is None else quantity.shown(value)
 
 
 def _runs(stored: RegressionRuns, now: RegressionRuns) -> Iterator[dict[str, str]]:
