@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from latdoctor.errors import DefinitionError, Problem
+from latdoctor.evidence.model import Value
 from latdoctor.strict_yaml import Fields, Node, load, one_of
 
 _CUDA_FILE = Path(__file__).parent / "cuda_errors.yaml"
@@ -110,6 +111,20 @@ class XidCode:
     def fatal(self) -> bool:
         """Whether the GPU or its machine must be reset or restarted."""
         return self.action.needs in ("gpu", "node")
+
+    @property
+    def fields(self) -> dict[str, Value]:
+        """What an event of this code says."""
+        return {
+            "code": float(self.code),
+            "meaning": self.means,
+            "bucket": self.action.name,
+            "action": self.action.does,
+            "follow_up": self.follow_up.does,
+            "needs": self.action.needs,
+            "secondary": float(self.secondary),
+            "fatal": float(self.fatal),
+        }
 
 
 _NO_BUCKET = ResolutionBucket("", NO_ACTION, "none")

@@ -143,19 +143,8 @@ def _kernel(message: str) -> Iterator[Found]:
 
 def _plugin_xid(code: int, device: str) -> Iterator[Found]:
     """The device plugin names the GPU by its UUID; the events of a MIG device are those of the machine."""
-    row = lookup_xid(code)
     gpu = device if device.startswith("GPU-") else ""
-    fields: dict[str, Value] = {
-        "code": float(code),
-        "device": device,
-        "meaning": row.means,
-        "bucket": row.action.name,
-        "action": row.action.does,
-        "follow_up": row.follow_up.does,
-        "needs": row.action.needs,
-        "secondary": float(row.secondary),
-        "fatal": float(row.fatal),
-    }
+    fields: dict[str, Value] = {**lookup_xid(code).fields, "device": device}
     yield Found(XID, fields, gpu)
     if code == 79:
         yield Found(GPU_LOST, {}, gpu)

@@ -348,17 +348,7 @@ def _sxid_fields(fact: SXid) -> dict[str, Value]:
 
 def _xid_fields(fact: Xid) -> dict[str, Value]:
     row = error_code_tables.lookup_xid(fact.code)
-    fields: dict[str, Value] = {
-        "code": float(fact.code),
-        "pci": fact.pci,
-        "meaning": row.means,
-        "bucket": row.action.name,
-        "action": recovery_action(fact) or row.action.does,
-        "follow_up": row.follow_up.does,
-        "needs": row.action.needs,
-        "secondary": float(row.secondary),
-        "fatal": float(row.fatal),
-    }
+    fields = {**row.fields, "pci": fact.pci, "action": recovery_action(fact) or row.action.does}
     decoded = error_code_tables.decode_nvlink(fact.code, fact.detail)
     if decoded is not None:
         fields |= {

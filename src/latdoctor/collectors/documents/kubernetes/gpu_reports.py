@@ -38,17 +38,7 @@ class XidReport(Struct, frozen=True):
     @property
     def fields(self) -> dict[str, Value]:
         """As those of a line of the driver's log."""
-        row = error_code_tables.lookup_xid(self.code)
-        known: dict[str, Value] = {
-            "code": float(self.code),
-            "meaning": row.means,
-            "bucket": row.action.name,
-            "action": row.action.does,
-            "follow_up": row.follow_up.does,
-            "needs": row.action.needs,
-            "secondary": float(row.secondary),
-            "fatal": float(row.fatal),
-        }
+        known = error_code_tables.lookup_xid(self.code).fields
         address = pci_of(self.gpu)
         return {**known, "pci": address} if address else known
 
