@@ -1,6 +1,6 @@
 """The measured limit, how well it repeats, and the queueing model beside it, for settings of the reference server.
 
-    python -m bench.capacity [--repeats 5] [--only NAME] [--output json]
+    python -m bench.capacity [--repeats 5] [--only NAME] [--record FILE | --score FILE]
 
 The model of these servers sleeps instead of computing, so that one machine can be asked repeatedly. Each setting is
 measured, then loaded seven times at 80 % of its limit; the first setting is measured `--repeats` times.
@@ -9,13 +9,14 @@ measured, then loaded seven times at 80 % of its limit; the first setting is mea
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
-from latdoctor.capacity.measure import MeasureSettings, Measuring
-from latdoctor.capacity.measurement import CapacityMeasurement
+import msgspec
+from msgspec import Struct
+
 from latdoctor.lab.processes import ChildProcess
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load import machine_state
@@ -25,6 +26,9 @@ from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import run_load
 from latdoctor.load.target import Target, TargetKind
+from latdoctor.planning.capacity.measure import MeasureSettings, Measuring
+from latdoctor.planning.capacity.measurement import CapacityMeasurement
+from latdoctor.planning.capacity.queue_model import fit_model
 
 SLO = 0.3
 RUNS, SECONDS, SHARE = 7, 20.0, 0.8
@@ -69,26 +73,48 @@ def p99_at(name: str, rate: float) -> list[float]:
     return sorted(found)
 
 
-def row(name: str) -> dict[str, object]:
-    """The limit of one setting beside the model, and P99 at 80 % of it beside the model's."""
+class Recorded(Struct, frozen=True):
+    """A setting as it was measured. `runs`: P99 of each run at `SHARE` of the limit, ascending, in seconds."""
+
+    setting: str
+    measurement: CapacityMeasurement
+    runs: tuple[float, ...]
+
+
+class Recording(Struct, frozen=True):
+    """All that was measured, so that a changed model is scored on it again. `repeated`: limits of the first setting."""
+
+    machine: dict[str, object]
+    repeated: tuple[float, ...]
+    settings: tuple[Recorded, ...]
+
+
+def recorded(name: str) -> Recorded:
+    """The limit of one setting, and P99 at 80 % of it."""
     one = measured(name, 0)
-    at = one.limit * SHARE
-    runs = p99_at(name, at)
-    said = quantile(one.model.latencies(at), 0.99) if one.model else None
-    p99 = statistics.median(runs)
+    return Recorded(name, one, tuple(p99_at(name, one.limit * SHARE)))
+
+
+def row(recorded: Recorded) -> dict[str, object]:
+    """The limit of one setting beside the model's, and P99 at 80 % of it likewise."""
+    one = recorded.measurement
+    p99 = statistics.median(recorded.runs)
+    model = fit_model(one.closed, one.model.sizes) if one.model else None
+    limit = model.limit(one.slo, one.attainment) if model else None
+    said = quantile(model.latencies(one.limit * SHARE), 0.99) if model else None
     return {
-        "setting": name,
+        "setting": recorded.setting,
         "limit": one.limit,
         "interval": one.interval,
         "first_failing": one.first_failing,
         "levels": len(one.levels),
         "seconds": one.lasted,
-        "width": one.model.width if one.model else None,
-        "model_limit": one.model_limit,
-        "model_error": one.model_error,
+        "width": model.width if model else None,
+        "model_limit": limit,
+        "model_error": limit / one.limit - 1 if limit else None,
         "p99_at_80": p99,
-        "p99_lowest": runs[0],
-        "p99_highest": runs[-1],
+        "p99_lowest": recorded.runs[0],
+        "p99_highest": recorded.runs[-1],
         "p99_model": said,
         "p99_error": said / p99 - 1 if said else None,
         "problems": one.problems,
@@ -99,20 +125,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", choices=SETTINGS)
-    parser.add_argument("--output", choices=("text", "json"), default="text")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="keep what was measured")
+    parser.add_argument("--score", type=Path, metavar="FILE", help="measure nothing: score what was kept")
     options = parser.parse_args()
-    state = machine_state.state()
-    names = [options.only] if options.only else list(SETTINGS)
-    limits = [measured(names[0], seed).limit for seed in range(1, options.repeats + 1)]
-    rows = [row(name) for name in names]
-    if options.output == "json":
-        print(json.dumps({"machine": state, "repeated": limits, "settings": rows}, indent=2))
-        return
+    if options.score:
+        recording = msgspec.json.decode(options.score.read_bytes(), type=Recording)
+    else:
+        state = machine_state.state()
+        names = [options.only] if options.only else list(SETTINGS)
+        repeated = [measured(names[0], seed).limit for seed in range(1, options.repeats + 1)]
+        recording = Recording(state, tuple(repeated), tuple(recorded(name) for name in names))
+    if options.record:
+        options.record.write_bytes(msgspec.json.encode(recording))
+    limits = recording.repeated
     if limits:
         middle = statistics.median(limits)
         away = max(abs(one / middle - 1) for one in limits)
-        print(f"{names[0]} {len(limits)} times: {', '.join(f'{one:.1f}' for one in limits)} (at most {away:.1%} off)")
-    for one in rows:
+        print(f"repeated {len(limits)} times: {', '.join(f'{one:.1f}' for one in limits)} (at most {away:.1%} off)")
+    for one in map(row, recording.settings):
         print(
             f"{one['setting']:15} limit {one['limit']:.1f}/s, model {one['model_limit']:.1f} "
             f"({one['model_error']:+.1%}); "

@@ -14,16 +14,16 @@ from collections.abc import Callable
 from contextlib import ExitStack
 
 from bench.capacity import served
-from latdoctor.comparison.comparison import Comparison
-from latdoctor.comparison.effect import ComparisonVerdict
-from latdoctor.comparison.live import LiveComparison, LiveSettings
-from latdoctor.comparison.run_figures import RunFigures, figures
 from latdoctor.evaluation.statistics import proportion
 from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import run_load, saturate
+from latdoctor.planning.comparison.comparison import Comparison
+from latdoctor.planning.comparison.effect import ComparisonVerdict
+from latdoctor.planning.comparison.live import LiveComparison, LiveSettings
+from latdoctor.planning.comparison.run_figures import RunFigures, figures
 
 ARGUMENTS = ("--batch-ms=2", "--token-ms=0.1")
 MIX = Mix(audio_share=0)

@@ -352,7 +352,7 @@ def test_run_on_a_real_server_is_recorded(tmp_path: Path, monkeypatch: pytest.Mo
     assert [reason for reason in made.spoiled if not any(one in reason for one in others)] == []
     assert made.context.before is not None
     assert made.context.incident is not None
-    assert made.context.incident.start - made.context.before.start == pytest.approx(3.0, abs=0.5)
+    assert made.context.incident.start - made.context.before.start >= 3.0 - 0.1
     RecordingStore(tmp_path).keep(made)
     (kept,) = recordings(tmp_path)
     rates = {key: seen for key, seen in signals(kept).items() if key.startswith("arrival.rate replica/")}

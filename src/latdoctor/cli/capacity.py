@@ -10,9 +10,9 @@ import typer
 from latdoctor.cli.options import OutputFormat, OutputOption
 
 if TYPE_CHECKING:
-    from latdoctor.capacity.binding import ReadSignals
-    from latdoctor.capacity.measure import MeasureSettings
     from latdoctor.load.target import Target
+    from latdoctor.planning.capacity.binding import ReadSignals
+    from latdoctor.planning.capacity.measure import MeasureSettings
 
 SPOILED = 4
 
@@ -57,13 +57,13 @@ def measure(
     Exit codes: 0 measured · 1 the server does not answer · 2 usage · 4 measured, but the machine was busy or the
     generator late.
     """
-    from latdoctor.capacity.measure import Measuring
     from latdoctor.cli.capacity_text import measurement_text
     from latdoctor.cli.console import notice_console
     from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.cli.lab import FOR_LOAD, need_extra
     from latdoctor.evidence.model import to_json
     from latdoctor.load.plan import check_address
+    from latdoctor.planning.capacity.measure import Measuring
 
     need_extra((*FOR_LOAD, "scipy"), "plan")
     address = address.rstrip("/")
@@ -83,10 +83,10 @@ def measure(
 
 def _settings(slo: str, attainment: str, long_share: str, seed: int, start: float, *, remote: bool) -> MeasureSettings:
     """Raises UsageError."""
-    from latdoctor.capacity.measure import MeasureSettings
-    from latdoctor.capacity.search import SearchSettings
     from latdoctor.errors import UsageError
     from latdoctor.load.mix import Mix
+    from latdoctor.planning.capacity.measure import MeasureSettings
+    from latdoctor.planning.capacity.search import SearchSettings
     from latdoctor.units import parse_duration, parse_share
 
     try:
@@ -152,11 +152,11 @@ def plan(
 
     Exit codes: 0 planned · 2 usage, or no such measurement · 4 planned, but the measurement is spoiled.
     """
-    from latdoctor.capacity.measurement import read_measurement
-    from latdoctor.capacity.plan import plan_replicas
     from latdoctor.cli.capacity_text import plan_text
     from latdoctor.errors import UsageError
     from latdoctor.evidence.model import to_json
+    from latdoctor.planning.capacity.measurement import read_measurement
+    from latdoctor.planning.capacity.plan import plan_replicas
     from latdoctor.units import parse_share
 
     measured = read_measurement(measurement)

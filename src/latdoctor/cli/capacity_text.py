@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from latdoctor.capacity.binding import TEXT
-from latdoctor.capacity.measurement import CapacityMeasurement
-from latdoctor.capacity.plan import CapacityPlan
+from latdoctor.planning.capacity.binding import TEXT
+from latdoctor.planning.capacity.measurement import CapacityMeasurement
+from latdoctor.planning.capacity.plan import CapacityPlan
 from latdoctor.units import elapsed, format_value
 
 

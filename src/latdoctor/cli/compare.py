@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from latdoctor.cli.options import OutputFormat, OutputOption
-from latdoctor.comparison.effect import ComparisonVerdict, Quantity
+from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity
 
 if TYPE_CHECKING:
-    from latdoctor.comparison.comparison import Comparison
-    from latdoctor.comparison.live import Run
-    from latdoctor.comparison.recorded import Recorded
     from latdoctor.load.summary import LoadResult
+    from latdoctor.planning.comparison.comparison import Comparison
+    from latdoctor.planning.comparison.live import Run
+    from latdoctor.planning.comparison.recorded import Recorded
 
 WORSE, INCONCLUSIVE = 3, 4
 _MOST_BYTES = 64 << 20
@@ -84,7 +84,7 @@ def _share(text: str) -> float:
 def _live(names: tuple[str, str], quantity: Quantity, margin: float, most: int, seed: int, run: Run) -> Comparison:
     from latdoctor.cli.console import notice_console
     from latdoctor.cli.interrupt import ended_by_sigterm
-    from latdoctor.comparison.live import LiveComparison, LiveSettings
+    from latdoctor.planning.comparison.live import LiveComparison, LiveSettings
 
     def log(line: str) -> None:
         notice_console().print(line, soft_wrap=True, highlight=False)
@@ -97,12 +97,12 @@ def _loads(addresses: tuple[str, str], rate: float, lengths: tuple[str, str], lo
     """Sends the load of one run; `lengths`: of a run, and the SLO. Raises UsageError for a load that cannot be."""
     import msgspec
 
-    from latdoctor.comparison.run_figures import RunFigures, figures
     from latdoctor.errors import UsageError
     from latdoctor.load.mix import Mix
     from latdoctor.load.plan import LoadPhase, LoadPlan, check_address
     from latdoctor.load.process import start_load
     from latdoctor.load.target import recognise
+    from latdoctor.planning.comparison.run_figures import RunFigures, figures
     from latdoctor.units import parse_duration
 
     if not rate:
@@ -130,8 +130,8 @@ def _loads(addresses: tuple[str, str], rate: float, lengths: tuple[str, str], lo
 
 def _recorded(a: Path, b: Path, quantity: Quantity, margin: float) -> Comparison:
     """Raises UsageError for a file that is neither a load result nor a log with latencies."""
-    from latdoctor.comparison.recorded import compare_loads, compare_requests
     from latdoctor.errors import UsageError
+    from latdoctor.planning.comparison.recorded import compare_loads, compare_requests
 
     loads = [_load_results(one) for one in (a, b)]
     if all(loads):
@@ -171,10 +171,10 @@ def _requests(path: Path) -> Recorded:
     from latdoctor.collectors import COLLECTORS
     from latdoctor.collectors.base import CollectRequest
     from latdoctor.collectors.runner import SystemClock, collect_bundle
-    from latdoctor.comparison.recorded import Recorded
     from latdoctor.detectors.tail_attribution import LATENCY
     from latdoctor.errors import UsageError
     from latdoctor.evidence.bundle import Context
+    from latdoctor.planning.comparison.recorded import Recorded
 
     evidence, _ = seen(collect_bundle(COLLECTORS, CollectRequest(logs=(path,)), Context(path.name), SystemClock()))
     series = [one for one in evidence.series if one.signal == LATENCY]

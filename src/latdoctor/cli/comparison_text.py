@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from latdoctor.comparison.comparison import Comparison, Design
-from latdoctor.comparison.effect import TEXT, ComparisonVerdict, Effect, Quantity
+from latdoctor.planning.comparison.comparison import Comparison, Design
+from latdoctor.planning.comparison.effect import TEXT, ComparisonVerdict, Effect, Quantity
 
 _NAMES = {Quantity.P50: "P50", Quantity.P99: "P99", Quantity.GOODPUT: "goodput", Quantity.ERRORS: "errors"}
 

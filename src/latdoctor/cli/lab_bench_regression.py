@@ -11,7 +11,7 @@ from latdoctor.cli.lab_bench_diagnosis import ScoreOutput
 from latdoctor.cli.options import OutputFormat
 
 if TYPE_CHECKING:
-    from latdoctor.comparison.regression import RegressionRuns, RunLoad
+    from latdoctor.planning.comparison.regression import RegressionRuns, RunLoad
 
 PROVEN = 3
 _LOAD = 0.6  # of the measured capacity
@@ -40,12 +40,12 @@ def regression(
     from latdoctor.cli.comparison_text import comparison_text
     from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.cli.lab import need_extra
-    from latdoctor.comparison.effect import ComparisonVerdict, Quantity
-    from latdoctor.comparison.regression import read_runs
-    from latdoctor.comparison.regression import regression as compared
-    from latdoctor.comparison.regression_page import regression_page
     from latdoctor.evidence.model import to_json
     from latdoctor.output_file import must_be_writable, write_text
+    from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity
+    from latdoctor.planning.comparison.regression import read_runs
+    from latdoctor.planning.comparison.regression import regression as compared
+    from latdoctor.planning.comparison.regression_page import regression_page
 
     need_extra()
     must_be_writable(html or baseline, "the report" if html else "the stored runs")
@@ -72,10 +72,10 @@ def _measured(stored: RegressionRuns | None, runs: int, seconds: float) -> Regre
     import time
 
     from latdoctor import __version__
-    from latdoctor.comparison.regression import RegressionRuns
     from latdoctor.lab.processes import ServerProcess
     from latdoctor.lab.server.config import ServerConfig
     from latdoctor.load import machine_state
+    from latdoctor.planning.comparison.regression import RegressionRuns
 
     with ServerProcess(ServerConfig(), faults=False) as server:
         server.wait_ready()
@@ -103,11 +103,11 @@ def _capacity(address: str) -> float:
 
 
 def _load(address: str, rate: float, seconds: float) -> RunLoad:
-    from latdoctor.comparison.regression import StoredRun
-    from latdoctor.comparison.run_figures import figures
     from latdoctor.load.arrivals import Poisson
     from latdoctor.load.plan import LoadPhase, LoadPlan
     from latdoctor.load.process import run_load
+    from latdoctor.planning.comparison.regression import StoredRun
+    from latdoctor.planning.comparison.run_figures import figures
 
     def run(seed: int) -> StoredRun:
         plan = LoadPlan((LoadPhase("load", seconds, Poisson(rate)),), seed=seed, warm_up_s=_WARM_UP)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from latdoctor.planning.forecast.result import Forecast, ReplicaPlan
+from latdoctor.planning.replica_count import replica_count
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,7 @@ def replica_plan(found: Forecast, capacity: ReplicaCapacity) -> ReplicaPlan | No
     """Replicas for the planning figure; None without a forecast. Fewer than one never suffice."""
     if found.planning_value is None or found.at is None:
         return None
-    usable = capacity.per_replica * (1 - capacity.reserve)
-    replicas = max(1, math.ceil(found.planning_value / usable - 1e-9))
+    replicas = replica_count(found.planning_value, capacity.per_replica, capacity.reserve)
     start = None if capacity.running is None else replicas - capacity.running
     start_by = found.at - capacity.start_up if start is None or start > 0 else None
     return ReplicaPlan(capacity.per_replica, capacity.reserve, replicas, capacity.running, start, start_by)

@@ -10,12 +10,6 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from latdoctor import __version__
-from latdoctor.capacity.binding import ReadSignals, Signals, bound
-from latdoctor.capacity.fit import Limit, limit
-from latdoctor.capacity.level import Level, Trend, level, trend
-from latdoctor.capacity.measurement import CapacityMeasurement
-from latdoctor.capacity.queue_model import ClosedLevel, QueueModel, fit_model
-from latdoctor.capacity.search import SearchSettings, next_rate
 from latdoctor.errors import OperationError
 from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson
@@ -25,6 +19,12 @@ from latdoctor.load.openloop import Progress, Saturation
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import LoadProcess, saturate, start_load
 from latdoctor.load.target import Target
+from latdoctor.planning.capacity.binding import ReadSignals, Signals, bound
+from latdoctor.planning.capacity.fit import Limit, limit
+from latdoctor.planning.capacity.level import Level, Trend, level, trend
+from latdoctor.planning.capacity.measurement import CapacityMeasurement
+from latdoctor.planning.capacity.queue_model import ClosedLevel, QueueModel, fit_model
+from latdoctor.planning.capacity.search import SearchSettings, next_rate
 
 Log = Callable[[str], None]
 
@@ -67,15 +67,18 @@ class Measuring:
     def run(self) -> CapacityMeasurement:
         """Raises OperationError where the target answers nothing, or not within the SLO at any rate."""
         began, busy = time.monotonic(), machine_state.busy(limit=machine_state.OTHERS)
-        closed = self._closed_loops()
+        loops = self._closed_loops()
+        closed = tuple(_closed_level(one) for one in loops)
         start = self.settings.start or max(self.settings.search.lowest, closed[-1].rate / 8)
         while (rate := next_rate(self.levels, start, self.settings.search)) is not None:
             self._measure(rate)
         found = limit(self.levels, self.settings.search.attainment, self.settings.seed)
-        model = fit_model([_closed_level(one) for one in closed], _sizes(closed[0]))
-        return self._result(found, model, time.monotonic() - began, busy)
+        model = fit_model(closed, _sizes(loops[0]))
+        return self._result(found, closed, model, time.monotonic() - began, busy)
 
-    def _result(self, found: Limit, model: QueueModel, lasted: float, busy: str) -> CapacityMeasurement:
+    def _result(
+        self, found: Limit, closed: tuple[ClosedLevel, ...], model: QueueModel, lasted: float, busy: str
+    ) -> CapacityMeasurement:
         settings = self.settings
         by_rate = sorted(range(len(self.levels)), key=lambda number: self.levels[number].rate)
         failing = next((n for n in by_rate if self._fails(n) and self.levels[n].rate >= found.rate), None)
@@ -97,6 +100,7 @@ class Measuring:
             ),
             is_cliff=found.is_cliff,
             levels=tuple(self.levels),
+            closed=closed,
             lasted=lasted,
             model=model,
             model_limit=predicted,

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import numpy as np
 from msgspec import Struct
 
-from latdoctor.comparison.effect import Effect, Quantity, paired_effect
-from latdoctor.comparison.run_figures import RunFigures
 from latdoctor.detectors.latency_modes import find_peaks
 from latdoctor.load.latencies import merged, quantile
+from latdoctor.planning.comparison.effect import Effect, Quantity, paired_effect
+from latdoctor.planning.comparison.run_figures import RunFigures
 
 _PARTED = 1.5  # between two modes that are worth being compared apart
 _FEW = 30  # requests of a mode in a run

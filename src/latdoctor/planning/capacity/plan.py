@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 from msgspec import Struct
 
-from latdoctor.capacity.measurement import RESERVE, CapacityMeasurement
 from latdoctor.load.latencies import quantile
+from latdoctor.planning.capacity.measurement import CapacityMeasurement
+from latdoctor.planning.replica_count import RESERVE, replica_count
 
 SCHEMA_VERSION = "1"
 
@@ -39,7 +38,7 @@ def plan_replicas(measured: CapacityMeasurement, rate: float, reserve: float = R
     """Raises ValueError where the measured replica meets the SLO at no rate."""
     if measured.limit <= 0:
         raise ValueError("the measured replica meets the SLO at no rate")
-    replicas = max(1, math.ceil(rate / (measured.limit * (1 - reserve)) - 1e-9))
+    replicas = replica_count(rate, measured.limit, reserve)
     per_replica = rate / replicas
     p99 = quantile(measured.model.latencies(per_replica), 0.99) if measured.model else None
     return CapacityPlan(
@@ -49,7 +48,7 @@ def plan_replicas(measured: CapacityMeasurement, rate: float, reserve: float = R
         limit=measured.limit,
         reserve=reserve,
         replicas=replicas,
-        least=max(1, math.ceil(rate / measured.limit - 1e-9)),
+        least=replica_count(rate, measured.limit, 0.0),
         per_replica=per_replica,
         p99=p99,
         with_one_lost=rate / (replicas - 1) / measured.limit if replicas > 1 else None,

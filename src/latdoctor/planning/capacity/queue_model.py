@@ -9,9 +9,7 @@ the closed loop best. Open arrivals are then simulated.
 
 from __future__ import annotations
 
-import heapq
 import math
-from collections import deque
 from collections.abc import Sequence
 from random import Random
 
@@ -19,6 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from latdoctor.load.latencies import quantile
+from latdoctor.planning.capacity.shared_server import SharedServer
 
 _REQUESTS = 10_000  # of a simulation: a hundred are beyond P99
 _WARM_UP = 0.1  # share of them that fills the queue
@@ -57,11 +56,15 @@ class QueueModel(Struct, frozen=True):
     def latencies(self, rate: float, seed: int = 0, requests: int = _REQUESTS) -> list[float]:
         """Latencies in ascending order with Poisson arrivals of `rate` per second. Seconds."""
         rng = Random(seed)  # noqa: S311  # a repeatable simulation, no secret
-        at, arrivals = 0.0, []
+        server = SharedServer(self.width, self.speed)
+        took: list[float] = []
+        at = 0.0
         for _ in range(requests):
             at += rng.expovariate(rate)
-            arrivals.append((at, rng.choice(self.sizes)))
-        return sorted(_simulated(self, arrivals)[int(requests * _WARM_UP) :])
+            took += server.advance(at)
+            server.arrive(rng.choice(self.sizes))
+        took += server.advance(math.inf)
+        return sorted(took[int(requests * _WARM_UP) :])
 
     def attainment(self, rate: float, slo: float, seed: int = 0, requests: int = _REQUESTS) -> float:
         """The share of requests within `slo` seconds."""
@@ -78,55 +81,6 @@ class QueueModel(Struct, frozen=True):
             else:
                 high = middle
         return low
-
-
-def _simulated(model: QueueModel, arrivals: Sequence[tuple[float, float]]) -> list[float]:
-    """The latency of each arrival (time, size). In virtual time all requests in service progress equally fast."""
-    speeds = [0.0, *(model.speed(count) / count for count in range(1, _most(model) + 1))]
-    took = [0.0] * len(arrivals)
-    service: list[tuple[float, int]] = []  # the virtual time at which it is done, its number
-    waiting: deque[int] = deque()
-    now = virtual = 0.0
-    for number, (at, size) in enumerate(arrivals):
-        now, virtual = _advance(service, waiting, arrivals, took, speeds, model.width, now, virtual, at)
-        if len(service) < model.width:
-            heapq.heappush(service, (virtual + size, number))
-        else:
-            waiting.append(number)
-    _advance(service, waiting, arrivals, took, speeds, model.width, now, virtual, math.inf)
-    return took
-
-
-def _advance(
-    service: list[tuple[float, int]],
-    waiting: deque[int],
-    arrivals: Sequence[tuple[float, float]],
-    took: list[float],
-    speeds: Sequence[float],
-    width: float,
-    now: float,
-    virtual: float,
-    until: float,
-) -> tuple[float, float]:
-    """Completes what is done by `until`; the time and the virtual time then."""
-    while service:
-        each = speeds[min(len(service), len(speeds) - 1)]
-        if len(service) >= len(speeds):  # above the last count the whole speed stays the same
-            each *= (len(speeds) - 1) / len(service)
-        done = now + (service[0][0] - virtual) / each
-        if done > until:
-            return until, virtual + (until - now) * each
-        virtual, number = heapq.heappop(service)
-        now = done
-        took[number] = now - arrivals[number][0]
-        if waiting:
-            following = waiting.popleft()
-            heapq.heappush(service, (virtual + arrivals[following][1], following))
-    return (now if math.isinf(until) else until), virtual
-
-
-def _most(model: QueueModel) -> int:
-    return model.speeds[-1][0]
 
 
 def fit_model(closed: Sequence[ClosedLevel], sizes: Sequence[float]) -> QueueModel:
@@ -157,17 +111,11 @@ def _misfit(model: QueueModel, closed: Sequence[ClosedLevel]) -> float:
 def _closed_latencies(model: QueueModel, in_flight: int) -> list[float]:
     """Latencies of a closed loop: each answer is followed by the next request."""
     rng = Random(in_flight)  # noqa: S311  # a repeatable simulation, no secret
-    now = virtual = 0.0
-    service: list[tuple[float, float]] = []  # virtual time at which it is done, time at which it arrived
-    waiting: deque[tuple[float, float]] = deque((0.0, rng.choice(model.sizes)) for _ in range(in_flight))
-    took: list[float] = []
-    while len(took) < _CLOSED:
-        while waiting and len(service) < model.width:
-            arrived, size = waiting.popleft()
-            heapq.heappush(service, (virtual + size, arrived))
-        each = model.speed(len(service)) / len(service)
-        done, arrived = heapq.heappop(service)
-        now, virtual = now + (done - virtual) / each, done
-        took.append(now - arrived)
-        waiting.append((now, rng.choice(model.sizes)))
+    server = SharedServer(model.width, model.speed)
+    for _ in range(in_flight):
+        server.arrive(rng.choice(model.sizes))
+    took = []
+    for _ in range(_CLOSED):
+        took.append(server.complete())
+        server.arrive(rng.choice(model.sizes))
     return took[int(_CLOSED * _WARM_UP) :]

@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from latdoctor.comparison.effect import ComparisonVerdict, Effect, Quantity, paired_effect
-from latdoctor.comparison.latency_modes import ModeEffect, compared_modes
-from latdoctor.comparison.run_figures import RunFigures
+from latdoctor.planning.comparison.effect import ComparisonVerdict, Effect, Quantity, paired_effect
+from latdoctor.planning.comparison.latency_modes import ModeEffect, compared_modes
+from latdoctor.planning.comparison.run_figures import RunFigures
 
 SCHEMA_VERSION = "1"
 

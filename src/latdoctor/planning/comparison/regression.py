@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, structs
 
-from latdoctor.comparison.comparison import Comparison, paired_comparison
-from latdoctor.comparison.effect import ComparisonVerdict, Quantity
-from latdoctor.comparison.run_figures import RunFigures
-from latdoctor.errors import UsageError
+from latdoctor.planning.comparison.comparison import Comparison, paired_comparison
+from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity
+from latdoctor.planning.comparison.run_figures import RunFigures
+from latdoctor.planning.stored import read_stored
 
 SCHEMA_VERSION = "1"
-_MOST_BYTES = 16 << 20
 _ASSUMPTION = "the machine is as fast as when the stored runs were made: the runs are not taken in turns"
 
 
@@ -43,17 +41,8 @@ RunLoad = Callable[[int], StoredRun]  # with this seed
 
 def read_runs(path: Path) -> RegressionRuns:
     """Raises UsageError for a file that is none."""
-    try:
-        with path.open("rb") as file:
-            found = msgspec.json.decode(file.read(_MOST_BYTES), type=RegressionRuns)
-    except OSError as error:
-        step = "record it first: latdoctor lab bench regression --baseline FILE --record"
-        raise UsageError(f"cannot be read ({error.strerror})", where=str(path), next_step=step) from error
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"no stored runs ({error})", where=str(path)) from error
-    if found.schema_version != SCHEMA_VERSION:
-        raise UsageError(f"schema version {found.schema_version} is not supported", where=str(path))
-    return found
+    made_by = "latdoctor lab bench regression --baseline FILE --record"
+    return read_stored(path, RegressionRuns, SCHEMA_VERSION, what="stored runs", made_by=made_by)
 
 
 def regression(stored: RegressionRuns, now: RegressionRuns, quantity: Quantity, margin: float) -> Comparison:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.capacity.queue_model import ClosedLevel, QueueModel, fit_model
 from latdoctor.load.latencies import quantile
+from latdoctor.planning.capacity.queue_model import ClosedLevel, QueueModel, fit_model
 
 SPEED = 100.0  # requests per second of one processor
 EXPONENTIAL = tuple(-math.log((index + 0.5) / 2000) for index in range(2000))  # quantiles with a mean of one
@@ -65,7 +65,7 @@ def test_a_looser_objective_allows_no_lower_rate(slo: float, width: float) -> No
 
 @pytest.mark.parametrize("width", [1.0, 4.0, math.inf])
 def test_the_width_is_found_again_from_closed_loops(width: float) -> None:
-    from latdoctor.capacity.queue_model import _closed_latencies
+    from latdoctor.planning.capacity.queue_model import _closed_latencies
 
     speeds = ((1, 50.0), (2, 90.0), (4, 160.0), (8, 170.0), (16, 170.0))
     sizes = tuple(Random(1).choices([0.5, 4.0], weights=[0.85, 0.15], k=200))

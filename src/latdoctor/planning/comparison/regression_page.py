@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from latdoctor.comparison.comparison import Comparison
-from latdoctor.comparison.effect import TEXT, Effect, Quantity
-from latdoctor.comparison.regression import RegressionRuns
+from latdoctor.planning.comparison.comparison import Comparison
+from latdoctor.planning.comparison.effect import TEXT, Effect, Quantity
+from latdoctor.planning.comparison.regression import RegressionRuns
 
 
 def regression_page(comparison: Comparison, stored: RegressionRuns, now: RegressionRuns, headline: str) -> str:
@@ -14,7 +14,10 @@ def regression_page(comparison: Comparison, stored: RegressionRuns, now: Regress
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("latdoctor.comparison"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+        loader=PackageLoader("latdoctor.planning.comparison"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
     )
     return environment.get_template("regression.html").render(
         comparison=comparison,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from enum import StrEnum
 
-from latdoctor.capacity.level import Level
+from latdoctor.planning.capacity.level import Level
 
 # The highest value of each signal over all subjects, while a level ran.
 Signals = Mapping[str, float]

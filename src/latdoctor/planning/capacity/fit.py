@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from latdoctor.capacity.level import Level
+from latdoctor.planning.capacity.level import Level
 
 _RESAMPLES = 400
 _BLOCK = 3  # seconds: the latencies of neighbouring seconds depend on one another

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.comparison.effect import (
+from latdoctor.planning.comparison.effect import (
     ALPHA,
     ComparisonVerdict,
     Effect,
@@ -18,8 +18,8 @@ from latdoctor.comparison.effect import (
     pairs_needed,
     unpaired_effect,
 )
-from latdoctor.comparison.live import FIRST, LiveComparison, LiveSettings
-from latdoctor.comparison.run_figures import RunFigures
+from latdoctor.planning.comparison.live import FIRST, LiveComparison, LiveSettings
+from latdoctor.planning.comparison.run_figures import RunFigures
 
 TRIALS = 400
 

@@ -6,8 +6,8 @@ import math
 
 from msgspec import Struct
 
-from latdoctor.comparison.effect import Quantity
 from latdoctor.load.summary import LoadResult
+from latdoctor.planning.comparison.effect import Quantity
 
 
 class RunFigures(Struct, frozen=True):

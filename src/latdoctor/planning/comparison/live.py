@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
-from latdoctor.comparison.comparison import Comparison, paired_comparison
-from latdoctor.comparison.effect import Quantity, pairs_needed
-from latdoctor.comparison.run_figures import RunFigures
+from latdoctor.planning.comparison.comparison import Comparison, paired_comparison
+from latdoctor.planning.comparison.effect import Quantity, pairs_needed
+from latdoctor.planning.comparison.run_figures import RunFigures
 
 Log = Callable[[str], None]
 Run = Callable[[int, int], RunFigures]  # the side (0: A, 1: B) and the seed of the load

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from latdoctor.capacity.fit import limit
-from latdoctor.capacity.level import Level
+from latdoctor.planning.capacity.fit import limit
+from latdoctor.planning.capacity.level import Level
 
 
 class SearchSettings(Struct, frozen=True):

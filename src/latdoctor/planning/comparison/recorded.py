@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from latdoctor.comparison.comparison import Comparison, Design, paired_comparison
-from latdoctor.comparison.effect import ComparisonVerdict, Quantity, unpaired_effect
-from latdoctor.comparison.run_figures import RunFigures, figures
 from latdoctor.load.latencies import quantile
 from latdoctor.load.summary import LoadResult
+from latdoctor.planning.comparison.comparison import Comparison, Design, paired_comparison
+from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity, unpaired_effect
+from latdoctor.planning.comparison.run_figures import RunFigures, figures
 
 SLICES = 20
 _FEW = 100  # requests of a slice, of which one is beyond P99

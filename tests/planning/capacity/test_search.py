@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latdoctor.capacity.fit import limit
-from latdoctor.capacity.level import Level, Trend, trend
-from latdoctor.capacity.search import SearchSettings, next_rate
+from latdoctor.planning.capacity.fit import limit
+from latdoctor.planning.capacity.level import Level, Trend, trend
+from latdoctor.planning.capacity.search import SearchSettings, next_rate
 
 SETTINGS = SearchSettings()
 SECONDS = 20

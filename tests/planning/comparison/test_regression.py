@@ -9,11 +9,11 @@ from random import Random
 import msgspec
 import pytest
 
-from latdoctor.comparison.effect import ComparisonVerdict, Quantity
-from latdoctor.comparison.regression import RegressionRuns, StoredRun, read_runs, regression
-from latdoctor.comparison.regression_page import regression_page
-from latdoctor.comparison.run_figures import RunFigures
 from latdoctor.errors import UsageError
+from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity
+from latdoctor.planning.comparison.regression import RegressionRuns, StoredRun, read_runs, regression
+from latdoctor.planning.comparison.regression_page import regression_page
+from latdoctor.planning.comparison.run_figures import RunFigures
 
 
 def runs(slower: float, noise: float, seed: int, machine: str = "a CPU, 2 processors") -> RegressionRuns:
@@ -62,7 +62,7 @@ def test_stored_runs_are_read_as_they_were_written(tmp_path: Path) -> None:
     file.write_bytes(msgspec.json.encode(whole))
     assert read_runs(file) == whole
     file.write_bytes(b"[]")
-    with pytest.raises(UsageError, match="no stored runs"):
+    with pytest.raises(UsageError, match="not stored runs"):
         read_runs(file)
     with pytest.raises(UsageError, match="record") as missing:
         read_runs(tmp_path / "absent.json")

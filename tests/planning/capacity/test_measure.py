@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from latdoctor.capacity.binding import Bound, bound
-from latdoctor.capacity.level import Level
-from latdoctor.capacity.measure import MeasureSettings, Measuring
-from latdoctor.capacity.measurement import CapacityMeasurement, read_measurement
-from latdoctor.capacity.plan import plan_replicas
-from latdoctor.capacity.queue_model import QueueModel
-from latdoctor.capacity.search import SearchSettings
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.load.target import Target, TargetKind
+from latdoctor.planning.capacity.binding import Bound, bound
+from latdoctor.planning.capacity.level import Level
+from latdoctor.planning.capacity.measure import MeasureSettings, Measuring
+from latdoctor.planning.capacity.measurement import CapacityMeasurement, read_measurement
+from latdoctor.planning.capacity.plan import plan_replicas
+from latdoctor.planning.capacity.queue_model import QueueModel
+from latdoctor.planning.capacity.search import SearchSettings
 from tests.cli.running import run
 from tests.load.tiny_server import serving
 
@@ -34,6 +34,7 @@ MEASURED = CapacityMeasurement(
     bound_by=Bound.QUEUE,
     is_cliff=True,
     levels=(LEVEL,),
+    closed=(),
     lasted=190.0,
     model=QueueModel(((1, 120.0),), (1.0,), 1),
     model_limit=105.0,

@@ -10,16 +10,16 @@ from random import Random
 import msgspec
 import pytest
 
-from latdoctor.comparison.comparison import Design
-from latdoctor.comparison.effect import ComparisonVerdict, Quantity
-from latdoctor.comparison.latency_modes import compared_modes
-from latdoctor.comparison.live import LiveComparison, LiveSettings
-from latdoctor.comparison.recorded import Recorded, compare_requests
-from latdoctor.comparison.run_figures import RunFigures
 from latdoctor.load.arrivals import Constant
 from latdoctor.load.latencies import Latencies
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.process import run_load
+from latdoctor.planning.comparison.comparison import Design
+from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity
+from latdoctor.planning.comparison.latency_modes import compared_modes
+from latdoctor.planning.comparison.live import LiveComparison, LiveSettings
+from latdoctor.planning.comparison.recorded import Recorded, compare_requests
+from latdoctor.planning.comparison.run_figures import RunFigures
 from tests.cli.running import run
 from tests.load.tiny_server import serving
 
