@@ -88,8 +88,9 @@ lock: ## choose versions anew within pyproject.toml's ranges, and write requirem
 	    awk '/^[a-z]/ { kept = !/^(torch=|triton=|nvidia-|cuda-)/ } kept' requirements/torch.txt; \
 	  } > requirements/torch-cpu.txt; \
 	  echo "$(PYTRITON)" > .cache/lock/pytriton.in; \
-	  compile .cache/lock/pytriton.in --output-file requirements/pytriton.txt
-	@echo "Wrote requirements/: base.txt (what latdoctor runs with), dev.txt (and what checks it), torch*.txt and pytriton.txt."
+	  compile .cache/lock/pytriton.in --output-file requirements/pytriton.txt; \
+  compile pyproject.toml --extra locust --constraint requirements/dev.txt --output-file requirements/locust.txt
+	@echo "Wrote requirements/: base.txt (what latdoctor runs with), dev.txt (and what checks it), torch*.txt, pytriton.txt and locust.txt."
 
 clean: ## remove the environment and every cache
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

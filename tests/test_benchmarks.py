@@ -9,7 +9,12 @@ import pytest
 from bench import harness, timeline
 
 BENCH = Path(harness.__file__).parent
-ELSEWHERE = {"bento_service", "litserve_server", "ht"}  # run with packages that are not installed here
+ELSEWHERE = {
+    "bento_service",
+    "closed_locustfile",
+    "litserve_server",
+    "ht",
+}  # run with packages that are not installed here
 MODULES = sorted(
     ".".join(("bench", *path.relative_to(BENCH).with_suffix("").parts))
     for path in BENCH.rglob("*.py")

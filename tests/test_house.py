@@ -183,7 +183,7 @@ def test_what_ci_installs_has_hashes() -> None:
     commands = ((ROOT / "Makefile").read_text() + (ROOT / ".ci" / "run").read_text()).replace("\\\n", " ")
     installs = re.findall(r"pip install [^\n;|]*", commands)
     own, by_hand = "--editable .", "uv==$(UV)"  # latdoctor itself, and what `make lock` uses
-    assert len(installs) == 6
+    assert len(installs) == 7
     assert [one for one in installs if "--require-hashes" not in one and not one.endswith((own, by_hand))] == []
 
 

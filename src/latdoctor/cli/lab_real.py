@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from latdoctor.evaluation.real.real_scores import RealScores
     from latdoctor.lab.real.real_scenario import RealScenario
 
-app = typer.Typer(help="Incidents of real inference servers, which are installed apart.", no_args_is_help=True)
+app = typer.Typer(help="Incidents of real inference servers, installed apart.", no_args_is_help=True)
 
 Recordings = Annotated[
     Path, typer.Option("--folder", metavar="DIR", readable=False, help="The recorded runs; none of them is repeated.")

@@ -112,7 +112,7 @@ def _bounded(turns: tuple[Turn, ...]) -> tuple[Turn, ...]:
 def body(ask: RequestContent, request_id: str, attempt: int) -> bytes:
     """The body of one attempt; `attempt` 0 is the first."""
     if ask.kind == MALFORMED:
-        return _MALFORMED_BODIES[ask.place % len(_MALFORMED_BODIES)]
+        return MALFORMED_BODIES[ask.place % len(MALFORMED_BODIES)]
     fields: dict[str, object] = {"request_id": request_id, "attempt": attempt}
     if ask.kind.endswith("audio"):
         fields["audio_seconds"] = ask.tokens / FRAMES_PER_SECOND
@@ -132,15 +132,15 @@ def filler_text(place: int, words: int) -> str:
     return " ".join(turned * rounds + turned[:rest])
 
 
-_VOCABULARY = """
+VOCABULARY = """
 the my a please order parcel invoice account refund ticket where is was not it when will arrive paid twice card
 address change cancel subscription delivery late broken screen charger phone battery update login password reset
 blocked payment failed receipt missing colour size wrong exchange return label courier tracking number never came
 gift voucher expired discount code does work speak to someone about contract renewal price increase month again
 thanks help me urgent still waiting since monday yesterday morning I we you can could would have been told that
 """
-_WORDS = Random(0).choices(_VOCABULARY.split(), k=4096)  # noqa: S311  # filler text, no secret
-_MALFORMED_BODIES = (
+_WORDS = Random(0).choices(VOCABULARY.split(), k=4096)  # noqa: S311  # filler text, no secret
+MALFORMED_BODIES = (
     b"{",
     b"[]",
     b"{}",

@@ -1,0 +1,221 @@
+"""The load of an exported plan in Locust: imported by exported locustfiles alone, in Locust's process.
+
+Importing it needs `latdoctor[locust]`, and gevent patches the process. Each worker has one user that sends the worker's
+share of the schedule in an open loop: a greenlet for each request, at its time, whatever became of the others.
+`locust_coordination` distributes the shares.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+
+import gevent
+from gevent.event import Event
+from gevent.pool import Group
+from geventhttpclient.client import HTTPClient
+from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError
+from locust import User, task
+
+from latdoctor.load.drivers.exported import ExportedLoad
+from latdoctor.load.drivers.share import Share, shared_schedule
+from latdoctor.load.latencies import quantile
+from latdoctor.load.mix import MALFORMED, body
+from latdoctor.load.openloop import (
+    BAD_ANSWER,
+    NO_CONNECTION,
+    PATH,
+    RESET,
+    TIMEOUT,
+    Ending,
+    Reply,
+    RequestOutcome,
+    ending_of,
+    retry_delay,
+)
+from latdoctor.load.plan import PlannedRequest, RetryKind, generator
+
+_LOG = logging.getLogger("latdoctor")
+_GOOD = frozenset({Ending.ANSWERED, Ending.REJECTED})
+
+
+class PhaseTally:
+    """The ended requests of one phase: `counted` are all but malformed ones, after the warm-up."""
+
+    def __init__(self) -> None:
+        self.counted = self.good = self.not_sent = 0
+
+
+class ShareRun:
+    """What this process sends: its share of the schedule, and the outcomes so far."""
+
+    def __init__(self, load: ExportedLoad) -> None:
+        self.load = load
+        self.planned: tuple[PlannedRequest, ...] = ()
+        self.begun, self.taken, self.done = Event(), False, False
+        self.generators = 1
+        self.start = self.started = self.cpu_at_start = 0.0
+        self.waiting: set[int] = set()
+        self.most_in_flight = 0
+        self.phases = {phase.name: PhaseTally() for phase in load.plan.phases}
+        self.lates: list[float] = []
+        self.unreported: list[RequestOutcome] = []
+
+    @property
+    def limit(self) -> int:
+        """The requests in flight that this process may have."""
+        return max(1, int(self.load.plan.max_in_flight * self.load.times / self.generators))
+
+    def prepare(self, share: Share) -> None:
+        """Compute the schedule, in a thread: the worker goes on sending its heartbeats."""
+        self.generators = share.generators
+        self.planned = gevent.get_hub().threadpool.apply(shared_schedule, (self.load.plan, share))
+
+    def begin(self) -> None:
+        """Release the sender: its schedule begins now."""
+        self.started, self.start, self.cpu_at_start = time.time(), time.perf_counter(), time.process_time()
+        self.begun.set()
+
+    def ended(self, planned: PlannedRequest, outcome: RequestOutcome) -> None:
+        """Count a request that has ended."""
+        plan = self.load.plan
+        self.lates.append(outcome.late)
+        if self.load.times == 1:  # a multiplied load has no common schedule that a result could refer to
+            self.unreported.append(outcome)
+        tally = self.phases[plan.phases[planned.phase].name]
+        tally.not_sent += outcome.ending is Ending.NOT_SENT
+        if planned.at >= plan.warm_up_s and planned.ask.kind != MALFORMED:
+            tally.counted += 1
+            tally.good += outcome.ending is Ending.ANSWERED and outcome.took <= plan.slo_s
+
+    def log_health(self) -> None:
+        """Log what this process sent, and how late."""
+        not_sent = sum(tally.not_sent for tally in self.phases.values())
+        _LOG.info(
+            "sent %d requests of %d, late %.1f ms (P99), %d not sent, at most %d in flight",
+            len(self.lates) - not_sent,
+            len(self.planned),
+            (quantile(sorted(self.lates), 0.99) or 0.0) * 1000,
+            not_sent,
+            self.most_in_flight,
+        )
+
+
+class PlanSender(User):  # type: ignore[misc]  # Locust is not installed where this is checked
+    """Sends the share of this process; a second user of the same process sends nothing."""
+
+    abstract = True
+    run_of_process: ShareRun
+
+    @task  # type: ignore[untyped-decorator]
+    def send_share(self) -> None:
+        run = self.run_of_process
+        if run.taken:
+            _idle()
+        run.taken = True
+        plan, request = run.load.plan, run.load.request
+        self._path = request.path if request else PATH
+        self._authorization = os.environ.get("LOAD_AUTHORIZATION", "")
+        run.begun.wait()  # the share of this process, and so its limit, is known from here on
+        self._client = HTTPClient.from_url(
+            self.host, concurrency=run.limit, network_timeout=plan.timeout_s, connection_timeout=plan.timeout_s
+        )
+        sending = Group()
+        for planned in run.planned:
+            while (wait := run.start + planned.at - time.perf_counter()) > 0:
+                gevent.sleep(wait)
+            late = time.perf_counter() - run.start - planned.at
+            if len(run.waiting) >= run.limit:
+                outcome = RequestOutcome(planned.index, max(late, plan.timeout_s), late, Ending.NOT_SENT)
+                self._report(planned, outcome, 0)
+                continue
+            run.waiting.add(planned.index)
+            run.most_in_flight = max(run.most_in_flight, len(run.waiting))
+            sending.start(gevent.Greenlet(self._follow, planned))
+        sending.join()
+        run.done = True
+        _idle()
+
+    def _follow(self, planned: PlannedRequest) -> None:
+        """Send one request with all its attempts."""
+        run, plan = self.run_of_process, self.run_of_process.load.plan
+        due = run.start + planned.at
+        late = time.perf_counter() - due
+        statuses: list[str] = []
+        while True:
+            reply = self._attempt(planned, len(statuses), due)
+            statuses.append(reply.status)
+            jitter = f"{planned.index}/retry/{len(statuses)}"
+            chance = generator(plan.seed, jitter).random() if plan.retry.kind is RetryKind.BACKOFF else 0.0
+            delay = retry_delay(plan.retry, len(statuses), reply, chance)
+            if delay is None:
+                break
+            due = time.perf_counter() + delay
+            gevent.sleep(delay)
+        took = time.perf_counter() - run.start - planned.at
+        run.waiting.discard(planned.index)
+        outcome = RequestOutcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses))
+        self._report(planned, outcome, reply.content_bytes)
+
+    def _attempt(self, planned: PlannedRequest, attempt: int, due: float) -> Reply:
+        """Send one attempt; a failure is the status of the reply."""
+        load = self.run_of_process.load
+        name = load.plan.phases[planned.phase].name
+        request_id = f"{load.plan.seed}-{planned.index}"
+        if load.request is None:
+            content = body(planned.ask, request_id, attempt)
+        else:
+            content = load.request.content(name, planned.ask)
+        headers = {"Content-Type": "application/json", "X-Request-Id": request_id, "X-Attempt": str(attempt)}
+        if self._authorization:
+            headers["Authorization"] = self._authorization
+        timeout = gevent.Timeout.start_new(max(0.001, due + load.plan.timeout_s - time.perf_counter()))
+        try:
+            return self._post(content, headers, request_id if load.request is None else None)
+        except gevent.Timeout as expired:
+            if expired is not timeout:
+                raise
+            return Reply(TIMEOUT)
+        finally:
+            timeout.close()
+
+    def _post(self, content: bytes, headers: dict[str, str], expected_id: str | None) -> Reply:
+        try:
+            response = self._client.request("POST", self._path, content, headers)
+            answer = bytes(response.read())
+        except (ConnectionRefusedError, gevent.socket.gaierror):
+            return Reply(NO_CONNECTION)
+        except TimeoutError:
+            return Reply(TIMEOUT)
+        except (OSError, HTTPConnectionClosed):
+            return Reply(RESET)
+        except HTTPParseError:
+            return Reply(BAD_ANSWER)
+        status = response.status_code
+        if status == 200 and expected_id is not None and f'"{expected_id}"'.encode() not in answer:
+            return Reply(BAD_ANSWER)
+        after = str(response.get("Retry-After", ""))
+        return Reply(str(status), float(after) if after.isdigit() and len(after) < 6 else None, len(answer))
+
+    def _report(self, planned: PlannedRequest, outcome: RequestOutcome, length: int) -> None:
+        """Count it in Locust's statistics, from the time it was due, under the name of its phase."""
+        run = self.run_of_process
+        run.ended(planned, outcome)
+        if planned.at < run.load.plan.warm_up_s:
+            return
+        failed = outcome.ending not in _GOOD
+        self.environment.events.request.fire(
+            request_type="POST",
+            name=run.load.plan.phases[planned.phase].name,
+            response_time=outcome.took * 1000,
+            response_length=length,
+            exception=RuntimeError((outcome.statuses or (outcome.ending.value,))[-1]) if failed else None,
+            context={},
+        )
+
+
+def _idle() -> None:
+    """Until Locust ends the user."""
+    while True:
+        gevent.sleep(3600)
