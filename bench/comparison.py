@@ -1,6 +1,6 @@
 """How often `latdoctor compare` calls equal servers different, and how often it finds a P99 that is 25 % higher.
 
-    python -m bench.comparison [--equal 60] [--different 20] [--seconds 5] [--output json]
+    python -m bench.comparison [--equal 60] [--different 20] [--seconds 5] [--streams 3]
 
 Two reference servers whose model sleeps instead of computing, at a load of 0.6: the second computes as fast as the
 first, or so much slower that its P99 is about 25 % higher.
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 from bench.capacity import served
@@ -41,16 +42,24 @@ def runner(addresses: tuple[str, str], rate: float, seconds: float) -> Callable[
     return run
 
 
-def compared(count: int, slower: float, seconds: float) -> list[Comparison]:
-    """Comparisons of two servers that run all the time."""
+def compared(seeds: Sequence[int], slower: float, seconds: float) -> list[Comparison]:
+    """A comparison for each seed, of two servers that run all the time."""
     with ExitStack() as ends:
         a = ends.enter_context(served(ARGUMENTS))
         b = ends.enter_context(served((*ARGUMENTS, f"--slower={slower}")))
         plan = LoadPlan((LoadPhase("load", 1.0, Poisson(1.0), MIX),))
         rate = LOAD * saturate(plan, a, 5.0).rate
         run = runner((a, b), rate, seconds)
-        settings = [LiveSettings(margin=MARGIN, most=MOST, seed=seed) for seed in range(1, count + 1)]
+        settings = [LiveSettings(margin=MARGIN, most=MOST, seed=seed) for seed in seeds]
         return [LiveComparison(("A", "B"), one, run, lambda _: None).compare() for one in settings]
+
+
+def all_compared(count: int, slower: float, seconds: float, streams: int) -> list[Comparison]:
+    """`count` comparisons, `streams` at a time: while one loads A the others load theirs."""
+    shares = [range(1 + stream, count + 1, streams) for stream in range(streams)]
+    with ThreadPoolExecutor(streams) as threads:
+        parts = threads.map(lambda seeds: compared(seeds, slower, seconds), shares)
+        return [one for part in parts for one in part]
 
 
 def main() -> None:
@@ -58,11 +67,12 @@ def main() -> None:
     parser.add_argument("--equal", type=int, default=60)
     parser.add_argument("--different", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--streams", type=int, default=3, help="comparisons at a time, with servers of their own")
     parser.add_argument("--output", choices=("text", "json"), default="text")
     options = parser.parse_args()
     state = machine_state.state()
-    equal = compared(options.equal, 1.0, options.seconds)
-    different = compared(options.different, SLOWER, options.seconds)
+    equal = all_compared(options.equal, 1.0, options.seconds, options.streams)
+    different = all_compared(options.different, SLOWER, options.seconds, options.streams)
     alarms = proportion(sum(one.verdict.is_difference for one in equal), len(equal))
     found = proportion(sum(one.verdict is ComparisonVerdict.WORSE for one in different), len(different))
     if options.output == "json":

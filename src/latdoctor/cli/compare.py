@@ -11,10 +11,13 @@ from latdoctor.cli.options import OutputFormat, OutputOption
 from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from latdoctor.load.summary import LoadResult
     from latdoctor.planning.comparison.comparison import Comparison
-    from latdoctor.planning.comparison.live import Run
+    from latdoctor.planning.comparison.live import LiveSettings, Run
     from latdoctor.planning.comparison.recorded import Recorded
+    from latdoctor.planning.comparison.run_figures import RunFigures
 
 WORSE, INCONCLUSIVE = 3, 4
 _MOST_BYTES = 64 << 20
@@ -24,7 +27,11 @@ def compare(
     a: Annotated[
         str, typer.Argument(metavar="A", help="A server (http://…), a load result, a folder of these, a log.")
     ],
-    b: Annotated[str, typer.Argument(metavar="B", help="The same kind, with the other setting.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The same kind, with the other setting.")] = "",
+    values: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="Instead of B: server A with this setting (repeatable)."),
+    ] = None,
     rate: Annotated[
         float, typer.Option("--rate", min=0, metavar="N", help="Requests per second for servers; well below the limit.")
     ] = 0.0,
@@ -43,25 +50,33 @@ def compare(
     """Say which of two settings is better.
 
     Two servers get the same requests at the same intervals in turns: five pairs of runs, then as many as the
-    difference that matters needs. Two results of `latdoctor lab load -o json` (or folders of them) are compared in
-    pairs where their schedules are the same; two logs by twenty slices of time, with the assumptions printed.
+    difference that matters needs. With --set one server, of a kind whose settings can be changed while it runs, takes
+    turns between its present setting and another, and is left as it was. Two results of `latdoctor lab load -o json`
+    (or folders of them) are compared in pairs where their schedules are the same; two logs by twenty slices of time,
+    with the assumptions printed.
 
     "No difference shown" means that a difference of the given size is ruled out; too noisy is inconclusive.
 
     Exit codes: 0 better, or no difference shown · 1 a server does not answer · 2 usage · 3 worse · 4 inconclusive.
     """
+    from latdoctor.cli.compare_settings import parse_values
     from latdoctor.cli.comparison_text import comparison_text
     from latdoctor.cli.lab import FOR_LOAD, need_extra
     from latdoctor.errors import UsageError
     from latdoctor.evidence.model import to_json
+    from latdoctor.planning.comparison.live import LiveSettings
 
     need_extra((*FOR_LOAD, "scipy"), "plan")
-    are_servers = {one.startswith(("http://", "https://")) for one in (a, b)}
-    if len(are_servers) > 1:
+    settings = parse_values(values or ())
+    if bool(b) == bool(settings):
+        raise UsageError("needs either a second side or --set", next_step="latdoctor compare A B")
+    are_servers = {one.startswith(("http://", "https://")) for one in (a, b or a)}
+    if len(are_servers) > 1 or (settings and False in are_servers):
         raise UsageError("a server cannot be compared with a recording", next_step="name two of the same kind")
     if True in are_servers:
-        run = _loads((a, b), rate, (seconds, slo), long_share, remote=remote)
-        found = _live((a, b), quantity, _share(margin), most, seed, run)
+        run = _loads((a, b or a), rate, (seconds, slo), long_share, remote=remote)
+        live = LiveSettings(quantity, _share(margin), most, seed)
+        found = _live((a, b), live, run) if b else _alternating(a, settings, live, run)
     else:
         found = _recorded(Path(a), Path(b), quantity, _share(margin))
     is_json = output is OutputFormat.JSON
@@ -81,16 +96,31 @@ def _share(text: str) -> float:
         raise UsageError(str(error)) from error
 
 
-def _live(names: tuple[str, str], quantity: Quantity, margin: float, most: int, seed: int, run: Run) -> Comparison:
+def _live(names: tuple[str, str], settings: LiveSettings, run: Run) -> Comparison:
     from latdoctor.cli.console import notice_console
     from latdoctor.cli.interrupt import ended_by_sigterm
-    from latdoctor.planning.comparison.live import LiveComparison, LiveSettings
+    from latdoctor.planning.comparison.live import LiveComparison
 
     def log(line: str) -> None:
         notice_console().print(line, soft_wrap=True, highlight=False)
 
     with ended_by_sigterm():
-        return LiveComparison(names, LiveSettings(quantity, margin, most, seed), run, log).compare()
+        return LiveComparison(names, settings, run, log).compare()
+
+
+def _alternating(address: str, values: Mapping[str, str], settings: LiveSettings, run: Run) -> Comparison:
+    """One server as it is (A) and with `values` (B)."""
+    from latdoctor.cli.compare_settings import two_settings
+    from latdoctor.cli.interrupt import ended_by_sigterm
+
+    b = " ".join(f"{name}={value}" for name, value in values.items())
+    with ended_by_sigterm(), two_settings(address.rstrip("/"), values) as turn:
+
+        def run_in_turn(side: int, seed: int) -> RunFigures:
+            turn(side)
+            return run(side, seed)
+
+        return _live((f"{address} as it is", f"{address} with {b}"), settings, run_in_turn)
 
 
 def _loads(addresses: tuple[str, str], rate: float, lengths: tuple[str, str], long_share: str, *, remote: bool) -> Run:
@@ -102,7 +132,7 @@ def _loads(addresses: tuple[str, str], rate: float, lengths: tuple[str, str], lo
     from latdoctor.load.plan import LoadPhase, LoadPlan, check_address
     from latdoctor.load.process import start_load
     from latdoctor.load.target import recognise
-    from latdoctor.planning.comparison.run_figures import RunFigures, figures
+    from latdoctor.planning.comparison.run_figures import figures
     from latdoctor.units import parse_duration
 
     if not rate:

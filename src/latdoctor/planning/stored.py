@@ -24,7 +24,7 @@ Result = TypeVar("Result", bound=Stored)
 
 
 def read_stored(path: Path, kind: type[Result], version: str, *, what: str, made_by: str) -> Result:
-    """The result in `path`. `what` it is, `made_by`: the command that writes one. Raises UsageError for any other file."""
+    """The result in `path`. `what` it is, `made_by`: the command that writes it. Raises UsageError for other files."""
     try:
         content = read_regular(path, _MOST_BYTES)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from random import Random
 
 import pytest
@@ -10,7 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.load.latencies import quantile
-from latdoctor.planning.capacity.queue_model import ClosedLevel, QueueModel, fit_model
+from latdoctor.planning.capacity.queue_model import (
+    SHARES,
+    ClosedLevel,
+    Discipline,
+    QueueModel,
+    closed_latencies,
+    fit_model,
+)
+from latdoctor.planning.capacity.simulated_server import BatchServer
 
 SPEED = 100.0  # requests per second of one processor
 EXPONENTIAL = tuple(-math.log((index + 0.5) / 2000) for index in range(2000))  # quantiles with a mean of one
@@ -63,21 +72,46 @@ def test_a_looser_objective_allows_no_lower_rate(slo: float, width: float) -> No
     assert loose <= SPEED * 1.05
 
 
-@pytest.mark.parametrize("width", [1.0, 4.0, math.inf])
-def test_the_width_is_found_again_from_closed_loops(width: float) -> None:
-    from latdoctor.planning.capacity.queue_model import _closed_latencies
+@pytest.mark.parametrize("discipline", Discipline)
+def test_batches_and_sharing_answer_as_many_requests_under_overload(discipline: Discipline) -> None:
+    server = QueueModel(((1, SPEED), (4, 2 * SPEED)), SAME, 4, discipline).server()
+    for _ in range(400):
+        server.arrive(1.0)
+    took = server.advance(math.inf)
+    assert len(took) == 400
+    assert max(took) == pytest.approx(400 / (2 * SPEED), rel=0.02)
 
+
+def test_batch_takes_what_waits_and_lets_the_others_wait() -> None:
+    server = BatchServer(math.inf, lambda count: 1.0 * count)  # each batch takes a second
+    server.arrive(1.0)
+    assert server.advance(0.5) == []
+    for _ in range(3):
+        server.arrive(1.0)
+    assert server.complete() == [1.0]
+    assert server.complete() == [1.5, 1.5, 1.5]
+    assert server.advance(9.0) == []
+
+
+@pytest.mark.parametrize(
+    ("width", "discipline"),
+    [(1.0, Discipline.SHARING), *product((4.0, math.inf), Discipline)],
+)
+def test_width_and_discipline_are_found_again_from_closed_loops(width: float, discipline: Discipline) -> None:
     speeds = ((1, 50.0), (2, 90.0), (4, 160.0), (8, 170.0), (16, 170.0))
     sizes = tuple(Random(1).choices([0.5, 4.0], weights=[0.85, 0.15], k=200))
     mean = sum(sizes) / len(sizes)
-    true = QueueModel(speeds, tuple(one / mean for one in sizes), width)
+    true = QueueModel(speeds, tuple(one / mean for one in sizes), width, discipline)
     closed = []
     for in_flight, rate in speeds:
-        took = sorted(_closed_latencies(true, in_flight))
-        closed.append(ClosedLevel(in_flight, rate, quantile(took, 0.5) or 0, quantile(took, 0.99) or 0))
+        took = sorted(closed_latencies(true, in_flight))
+        closed.append(ClosedLevel(in_flight, rate, tuple(quantile(took, share) or 0 for share in SHARES)))
     found = fit_model(closed, sizes)
-    assert found.width == width or (width == math.inf and found.width == 16)  # never more than 16 were in flight
-    assert found.attainment(140, 0.3) == pytest.approx(true.attainment(140, 0.3), abs=0.01)
+    assert found.discipline is discipline
+    assert found.width == width or (
+        width == math.inf and found.width >= 8
+    )  # of 8 and more the closed loops show the same
+    assert found.attainment(140, 0.3) == pytest.approx(true.attainment(140, 0.3), abs=0.02)
 
 
 def test_nothing_measured_gives_no_model() -> None:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from latdoctor.errors import LatdoctorError
+from latdoctor.lab.server.admin_http import admin_token
 from latdoctor.lab.server.config import load_config
 from latdoctor.lab.server.serve import ServeOptions, serve
 from latdoctor.lab.server.sleeping_model import SleepTimes, sleeping_backend
@@ -48,6 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             host=os.environ.get("POD_IP", "127.0.0.1"),
             port=options.port,
             replica=os.environ.get("POD_NAME", "0"),
+            admin_token=admin_token(None),
         )
         serve(served, None if options.torch else partial(sleeping_backend, times=times))
     except LatdoctorError as error:

@@ -23,7 +23,7 @@ from latdoctor.planning.capacity.binding import ReadSignals, Signals, bound
 from latdoctor.planning.capacity.fit import Limit, limit
 from latdoctor.planning.capacity.level import Level, Trend, level, trend
 from latdoctor.planning.capacity.measurement import CapacityMeasurement
-from latdoctor.planning.capacity.queue_model import ClosedLevel, QueueModel, fit_model
+from latdoctor.planning.capacity.queue_model import SHARES, ClosedLevel, QueueModel, fit_model
 from latdoctor.planning.capacity.search import SearchSettings, next_rate
 
 Log = Callable[[str], None]
@@ -69,7 +69,7 @@ class Measuring:
         began, busy = time.monotonic(), machine_state.busy(limit=machine_state.OTHERS)
         loops = self._closed_loops()
         closed = tuple(_closed_level(one) for one in loops)
-        start = self.settings.start or max(self.settings.search.lowest, closed[-1].rate / 8)
+        start = self.settings.start or max(self.settings.search.lowest, max(one.rate for one in closed) / 8)
         while (rate := next_rate(self.levels, start, self.settings.search)) is not None:
             self._measure(rate)
         found = limit(self.levels, self.settings.search.attainment, self.settings.seed)
@@ -118,20 +118,28 @@ class Measuring:
         return [*found, *([busy] if busy else [])]
 
     def _closed_loops(self) -> list[Saturation]:
-        """With more and more requests in flight, until that brings nothing. Raises OperationError."""
+        """With more and more requests in flight, until that brings nothing and as many are as at the limit.
+
+        There the speed times the SLO are in flight (Little's law), and some servers become slower with a queue.
+        Raises OperationError.
+        """
         found: list[Saturation] = []
         for in_flight in _CLOSED:
-            request, remote, seconds = self.target.request, self.settings.remote, self.settings.closed
-            plan = self._plan(1.0, seconds, 0)
-            one = saturate(plan, self.target.address, seconds, in_flight=in_flight, remote=remote, request=request)
-            if not one.answered:
-                what = f"answers none of {one.other} requests with {in_flight} in flight"
-                raise OperationError(what, where=self.target.address, next_step="check --path and --body")
-            self.log(f"{in_flight} in flight: {one.rate:.4g} requests/s")
-            found.append(one)
-            if len(found) > 2 and found[-1].rate < _FLAT * max(found[-2].rate, found[-3].rate):
+            found.append(self._closed_loop(in_flight))
+            best = max(one.rate for one in found[:-1]) if found[:-1] else 0.0
+            if len(found) > 2 and found[-1].rate < _FLAT * best and in_flight >= best * self.settings.slo:
                 break
         return found
+
+    def _closed_loop(self, in_flight: int) -> Saturation:
+        request, remote, seconds = self.target.request, self.settings.remote, self.settings.closed
+        plan = self._plan(1.0, seconds, 0)
+        one = saturate(plan, self.target.address, seconds, in_flight=in_flight, remote=remote, request=request)
+        if not one.answered:
+            what = f"answers none of {one.other} requests with {in_flight} in flight"
+            raise OperationError(what, where=self.target.address, next_step="check --path and --body")
+        self.log(f"{in_flight} in flight: {one.rate:.4g} requests/s")
+        return one
 
     def _measure(self, rate: float) -> None:
         """One level, stopped early where the server is plainly overloaded."""
@@ -187,7 +195,7 @@ class _OverloadWatch:
 
 def _closed_level(one: Saturation) -> ClosedLevel:
     took = merged([one.histogram])
-    return ClosedLevel(one.in_flight, one.rate, took.percentile(50) or 0.0, took.percentile(99) or 0.0)
+    return ClosedLevel(one.in_flight, one.rate, tuple(took.percentile(share * 100) or 0.0 for share in SHARES))
 
 
 def _sizes(alone: Saturation) -> tuple[float, ...]:

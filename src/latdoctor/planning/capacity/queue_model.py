@@ -1,37 +1,48 @@
-"""A queueing model of a server: requests share it, and its speed depends on how many it works on at a time.
+"""A queueing model of a server whose speed depends on how many requests it works on at a time.
 
 Measured with a closed loop: with n requests in flight the server answers X(n) per second, by batching or by several
-processors. The model works on at most `width` requests at a time, each at X(n)/n, and lets the others wait in order of
-arrival ("limited processor sharing", F. Zhang and L. Lipsky, Modelling Restricted Processor Sharing, 2006). A width of
-1 is a plain queue, an infinite one shares the server among all. The width is the one that reproduces the latencies of
-the closed loop best. Open arrivals are then simulated.
+processors. The model works on at most `width` requests at a time, either sharing that speed among them or in batches,
+and lets the others wait in order of arrival. Sharing with a width of 1 is a plain queue, with an infinite one processor
+sharing. Discipline and width are those that reproduce the latencies of the closed loops best. Open arrivals are then
+simulated.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from enum import StrEnum
 from random import Random
 
 import numpy as np
 from msgspec import Struct
 
 from latdoctor.load.latencies import quantile
-from latdoctor.planning.capacity.shared_server import SharedServer
+from latdoctor.planning.capacity.simulated_server import BatchServer, SharedServer, SimulatedServer
 
 _REQUESTS = 10_000  # of a simulation: a hundred are beyond P99
 _WARM_UP = 0.1  # share of them that fills the queue
 _CLOSED = 3_000
+_ALIKE = 0.02  # models whose misfits differ by less fit equally well; the narrowest of them is taken
 _STEPS = 14  # halvings of a search for a rate: to 0.01 % of the highest
 
 
+SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+
 class ClosedLevel(Struct, frozen=True):
-    """A closed loop with `in_flight` requests: answers per second, and latency quantiles in seconds."""
+    """A closed loop with `in_flight` requests: answers per second, and the latency quantiles of `SHARES` in seconds."""
 
     in_flight: int
     rate: float
-    p50: float
-    p99: float
+    quantiles: tuple[float, ...]
+
+
+class Discipline(StrEnum):
+    """How a server works on several requests at a time."""
+
+    SHARING = "sharing"
+    BATCHES = "batches"
 
 
 class QueueModel(Struct, frozen=True):
@@ -43,6 +54,7 @@ class QueueModel(Struct, frozen=True):
     speeds: tuple[tuple[int, float], ...]
     sizes: tuple[float, ...]
     width: float
+    discipline: Discipline = Discipline.SHARING
 
     @property
     def capacity(self) -> float:
@@ -53,10 +65,15 @@ class QueueModel(Struct, frozen=True):
         counts, rates = zip(*self.speeds, strict=True)
         return float(np.interp(working, counts, rates))
 
+    def server(self) -> SimulatedServer:
+        """The simulated server, with nothing to do."""
+        kind = BatchServer if self.discipline is Discipline.BATCHES else SharedServer
+        return kind(self.width, self.speed)
+
     def latencies(self, rate: float, seed: int = 0, requests: int = _REQUESTS) -> list[float]:
         """Latencies in ascending order with Poisson arrivals of `rate` per second. Seconds."""
         rng = Random(seed)  # noqa: S311  # a repeatable simulation, no secret
-        server = SharedServer(self.width, self.speed)
+        server = self.server()
         took: list[float] = []
         at = 0.0
         for _ in range(requests):
@@ -94,28 +111,32 @@ def fit_model(closed: Sequence[ClosedLevel], sizes: Sequence[float]) -> QueueMod
     relative = tuple(one / mean for one in sizes)
     speeds = tuple((one.in_flight, one.rate) for one in sorted(closed, key=lambda one: one.in_flight))
     widths = [*(float(one) for one, _ in speeds), math.inf]
-    models = [QueueModel(speeds, relative, width) for width in widths]
-    return min(models, key=lambda model: _misfit(model, closed))
+    models = [QueueModel(speeds, relative, width, discipline) for discipline in Discipline for width in widths]
+    misfits = [_misfit(model, closed) for model in models]
+    alike = min(misfits) * (1 + _ALIKE)
+    return min((model for model, found in zip(models, misfits, strict=True) if found <= alike), key=lambda m: m.width)
 
 
 def _misfit(model: QueueModel, closed: Sequence[ClosedLevel]) -> float:
-    """How far the model's closed loops are from the measured ones: squared logarithms of P50 and P99."""
+    """How far the model's closed loops are from the measured ones: squared logarithms of the quantiles."""
     total = 0.0
     for one in closed:
-        took = sorted(_closed_latencies(model, one.in_flight))
-        for share, measured in ((0.5, one.p50), (0.99, one.p99)):
+        took = sorted(closed_latencies(model, one.in_flight))
+        for share, measured in zip(SHARES, one.quantiles, strict=True):
             total += math.log((quantile(took, share) or measured) / measured) ** 2
     return total
 
 
-def _closed_latencies(model: QueueModel, in_flight: int) -> list[float]:
+def closed_latencies(model: QueueModel, in_flight: int) -> list[float]:
     """Latencies of a closed loop: each answer is followed by the next request."""
     rng = Random(in_flight)  # noqa: S311  # a repeatable simulation, no secret
-    server = SharedServer(model.width, model.speed)
+    server = model.server()
     for _ in range(in_flight):
         server.arrive(rng.choice(model.sizes))
-    took = []
-    for _ in range(_CLOSED):
-        took.append(server.complete())
-        server.arrive(rng.choice(model.sizes))
+    took: list[float] = []
+    while len(took) < _CLOSED:
+        done = server.complete()
+        took += done
+        for _ in done:
+            server.arrive(rng.choice(model.sizes))
     return took[int(_CLOSED * _WARM_UP) :]
