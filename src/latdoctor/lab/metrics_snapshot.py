@@ -58,7 +58,7 @@ def _values(text: str) -> Mapping[str, float]:
 
 
 class MetricsDelta(Struct, frozen=True):
-    """Difference between two snapshots, over all servers."""
+    """StateDifference between two snapshots, over all servers."""
 
     first: MetricsSnapshot
     last: MetricsSnapshot

@@ -120,7 +120,6 @@ def body(ask: RequestContent, request_id: str, attempt: int) -> bytes:
         fields["text"] = filler_text(ask.place, ask.tokens)
     if ask.session is not None:
         fields["session"] = f"s-{ask.session}"
-    if ask.before:
         fields["transcript"] = [filler_text(turn.place, turn.tokens) for turn in ask.before]
     return msgspec.json.encode(fields)
 

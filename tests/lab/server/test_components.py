@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
@@ -23,7 +24,8 @@ from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.inference_server import ServerIdentity
 from latdoctor.lab.server.intent_request import IntentRequest, RequestContext
 from latdoctor.lab.server.metrics import ServerMetrics
-from latdoctor.lab.server.sessions import InProcessSessions
+from latdoctor.lab.server.sessions.conversation import Conversation, Turn, windowed
+from latdoctor.lab.server.sessions.in_process_store import InProcessStore
 from latdoctor.lab.server.stages import Call, Stages, TimedLock
 from latdoctor.lab.server.tokenizer import VOCABULARY, audio_frames, text_tokens
 from tests.lab.server.fakes import PATIENCE
@@ -34,49 +36,48 @@ def context(**asked: object) -> RequestContext:
     return RequestContext(IntentRequest(**asked), "r1", 0.0, 0.0)  # type: ignore[arg-type]
 
 
+def conversation(*turns: Sequence[int]) -> list[Turn]:
+    return [Turn(number, b"digest-8", tuple(tokens)) for number, tokens in enumerate(turns)]
+
+
 def test_a_window_keeps_the_newest_turns() -> None:
-    sessions = InProcessSessions(SessionsConfig(window_turns=2), 512)
-    for turn in ([1], [2, 2], [3]):
-        sessions.append("a", turn, 0.0)
-    assert sessions.history("a", 0.0) == (2, 2, 3)
-    assert sessions.history("b", 0.0) is None
-    assert sessions.trimmed_turns == 1
+    kept, trimmed = windowed(conversation([1], [2, 2], [3]), 2, 512)
+    assert (kept.tokens, trimmed) == ((2, 2, 3), 1)
 
 
 def test_without_a_window_history_grows_up_to_what_a_model_can_read() -> None:
-    sessions = InProcessSessions(SessionsConfig(window_turns=0), 512)
-    for _ in range(500):
-        sessions.append("a", [7] * 10, 0.0)
-    history = sessions.history("a", 0.0)
-    assert history is not None
-    assert len(history) == 510
-    assert sessions.trimmed_turns == 0  # the window dropped none
+    kept, trimmed = windowed(conversation(*[[7] * 10] * 500), 0, 512)
+    assert (len(kept.tokens), trimmed) == (510, 0)  # the window dropped none
+
+
+def one_turn(*tokens: int) -> Conversation:
+    return Conversation(tuple(conversation(tokens)))
 
 
 def test_a_session_expires_by_its_last_use() -> None:
-    sessions = InProcessSessions(SessionsConfig(ttl_s=10), 512)
-    sessions.append("a", [1], 0.0)
-    sessions.append("b", [2], 5.0)
-    assert sessions.history("a", 9.0) == (1,)
-    assert sessions.history("b", 15.0) is None
-    assert sessions.history("a", 18.9) == (1,)
-    assert len(sessions) == 1
+    store = InProcessStore(SessionsConfig(ttl_s=10))
+    store.write("a", one_turn(1), 0.0)
+    store.write("b", one_turn(2), 5.0)
+    assert store.read("a", 9.0) == one_turn(1)
+    assert store.read("b", 15.0) is None
+    assert store.read("a", 18.9) == one_turn(1)
+    assert len(store) == 1
 
 
 def test_no_time_to_live_forgets_at_once() -> None:
-    sessions = InProcessSessions(SessionsConfig(ttl_s=0), 512)
-    sessions.append("a", [1], 0.0)
-    assert sessions.history("a", 0.0) is None
+    store = InProcessStore(SessionsConfig(ttl_s=0))
+    store.write("a", one_turn(1), 0.0)
+    assert store.read("a", 0.0) is None
 
 
-@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.integers(0, 50)), max_size=60), st.integers(1, 4))
-def test_sessions_never_exceed_their_number_and_forget_the_least_used(uses: list[tuple[str, int]], most: int) -> None:
-    sessions = InProcessSessions(SessionsConfig(max_sessions=most), 100)
-    for at, (name, tokens) in enumerate(uses):
-        sessions.append(name, [1] * tokens, float(at))
-        assert len(sessions) <= most
-    recent = list(dict.fromkeys(name for name, _ in reversed(uses)))
-    known = [name for name in "abcdef" if sessions.history(name, float(len(uses))) is not None]
+@given(st.lists(st.sampled_from("abcdef"), max_size=60), st.integers(0, 4))
+def test_sessions_never_exceed_their_number_and_forget_the_least_used(uses: list[str], most: int) -> None:
+    store = InProcessStore(SessionsConfig(max_sessions=most))
+    for at, name in enumerate(uses):
+        store.write(name, one_turn(1), float(at))
+        assert len(store) <= most
+    recent = list(dict.fromkeys(reversed(uses)))
+    known = [name for name in "abcdef" if store.read(name, float(len(uses))) is not None]
     assert known == sorted(recent[:most])
 
 
@@ -278,7 +279,8 @@ def test_the_loss_of_the_worker_is_a_503_and_the_next_request_is_answered() -> N
 def test_a_lost_session_is_read_from_the_transcript_and_made_again() -> None:
     with Running(ServerConfig(sessions=SessionsConfig(window_turns=2))) as server:
         turns = [f"{'word ' * 30}{turn}" for turn in range(4)]  # 31 tokens each
-        for asked in ({"transcript": turns}, {"transcript": turns}, {}):
+        for transcript in (turns, [*turns, "and now"], None):
+            asked = {} if transcript is None else {"transcript": transcript}
             assert server.ask(text="and now", session="s", **asked).status_code == 200
         # All of it at the loss, then what the window keeps: two turns of which the last are the requests themselves.
         assert server.model.batches == [[4 * 31 + 1 + 2], [31 + 2 + 1 + 2], [2 + 2 + 1 + 2]]
@@ -287,14 +289,25 @@ def test_a_lost_session_is_read_from_the_transcript_and_made_again() -> None:
         assert page["ref_session_history_tokens_count", ""] == 2
 
 
+def test_a_turn_that_the_server_has_not_seen_is_read_from_the_transcript() -> None:
+    with Running() as server:
+        for transcript in ([], ["one", "two three"]):
+            assert server.ask(text="one", session="s", transcript=transcript).status_code == 200
+        assert server.model.batches == [[1], [3 + 1 + 1]]
+        page = server.page()
+        assert page["ref_session_stale_total", "process"] == 1
+        assert page["ref_session_recomputed_tokens_total", ""] == 2
+
+
 def test_of_a_long_transcript_the_newest_tokens_are_read() -> None:
     with Running() as server:
         assert server.ask(text="now", session="s", transcript=["old " * 600, "new"]).status_code == 200
         assert server.model.batches == [[512]]
 
 
-def test_an_audio_request_brings_its_session_back_and_reads_nothing_of_it() -> None:
+def test_an_audio_request_reads_nothing_of_its_session_and_adds_nothing() -> None:
     with Running() as server:
-        assert server.ask(audio_seconds=2, session="s", transcript=["one two", " ... "]).status_code == 200
-        assert server.ask(text="three", session="s").status_code == 200
+        said = ["one two", " ... "]
+        assert server.ask(audio_seconds=2, session="s", transcript=said).status_code == 200
+        assert server.ask(text="three", session="s", transcript=said).status_code == 200
         assert server.model.batches == [[50], [2 + 3 + 1 + 1]]

@@ -31,7 +31,10 @@ ref_gc_pause_seconds ref_loop_lag_seconds ref_compiles_total ref_compile_seconds
 ref_session_hits_total ref_session_misses_total ref_session_history_tokens ref_dependency_hits_total
 ref_dependency_errors_total ref_worker_restarts_total ref_latency_by_version_seconds ref_latency_by_size_seconds
 ref_body_seconds ref_dependency_timeouts_total ref_model_version_changes_total ref_session_trimmed_turns_total
-ref_alloc_limit_bytes
+ref_alloc_limit_bytes ref_session_lookups_total ref_session_stale_total ref_session_store_errors_total
+ref_session_store_skipped_total ref_session_superseded_total ref_session_store_seconds
+ref_session_store_read_bytes_total ref_session_store_written_bytes_total ref_session_store_whole_bytes_total
+ref_session_reused_tokens_total ref_session_recomputed_tokens_total ref_session_store_breaker_open
 """.split()  # noqa: SIM905 - as one reads it
 OWN_LABELS = {
     "ref_info": {"version", "dtype", "attention", "model_version"},
@@ -43,6 +46,9 @@ OWN_LABELS = {
     "ref_worker_cpu_seconds_total": {"mode"},
     "ref_latency_by_version_seconds": {"model_version"},
     "ref_latency_by_size_seconds": {"size"},
+    "ref_session_lookups_total": {"level"},
+    "ref_session_stale_total": {"level"},
+    "ref_session_store_errors_total": {"reason"},
 }
 
 

@@ -107,11 +107,28 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """Conversation state."""
+    """Conversation state. Levels: this process (`max_sessions` 0: not), Redis (`store`), the client's transcript.
+
+    Each call to Redis takes `store_timeout_ms` at most; after `store_breaker_failures` in a row (0: never) it is not
+    called for a while. `store_limit_mib` overrides its maxmemory; 0 leaves or restores its own.
+    """
 
     ttl_s: Annotated[float, Meta(ge=0, le=86_400, extra=_LIVE)] = 3600
     window_turns: Annotated[int, Meta(ge=0, le=1000, extra=_LIVE)] = 5  # 0: unlimited
-    max_sessions: Annotated[int, Meta(ge=1, le=1_000_000, extra=_LIVE)] = 10_000
+    max_sessions: Annotated[int, Meta(ge=0, le=1_000_000, extra=_LIVE)] = 10_000  # in this process
+    store: Annotated[Literal["process", "redis"], Meta(extra=_LIVE)] = "process"
+    redis_address: Annotated[str, Meta(max_length=200, extra=_LIVE)] = ""
+    store_timeout_ms: Annotated[float, Meta(ge=1, le=60_000, extra=_LIVE)] = 20
+    store_breaker_failures: Annotated[int, Meta(ge=0, le=1000, extra=_LIVE)] = 3
+    store_breaker_open_ms: Milliseconds = 2000
+    store_limit_mib: Annotated[float, Meta(ge=0, le=1 << 20, extra=_LIVE)] = 0
+    compress_bytes: Annotated[int, Meta(ge=0, le=1 << 20, extra=_LIVE)] = 0  # turns above it; 0: none
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        host, _, port = self.redis_address.rpartition(":")
+        if self.redis_address and not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536):
+            raise ValueError(f"redis_address is {self.redis_address!r}, and must be HOST:PORT")
 
 
 class DependencyConfig(Struct, frozen=True, forbid_unknown_fields=True):

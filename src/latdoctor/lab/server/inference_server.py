@@ -38,7 +38,9 @@ from latdoctor.lab.server.profiler import ProfileOptions, Profiler, ProfileRecor
 from latdoctor.lab.server.schedulers import build as build_scheduler
 from latdoctor.lab.server.schedulers.batch import Scheduler
 from latdoctor.lab.server.schedulers.cost_model import CostModel
-from latdoctor.lab.server.sessions import InProcessSessions
+from latdoctor.lab.server.session_metrics import SessionMetrics, store_values
+from latdoctor.lab.server.sessions.redis_store import StoreError
+from latdoctor.lab.server.sessions.session_levels import SessionLevels
 from latdoctor.lab.server.stages import StageHandlers, Stages, TimedLock
 from latdoctor.lab.server.standby_model import Model, ServingModels
 
@@ -88,7 +90,9 @@ class InferenceServer:
         self.models = ServingModels(backend.model, self.governance.wants_standby, self.shared)
         self.batch_metrics = BatchMetrics(self.metrics, self.cost_model, backend.torch_threads)
         self.engine = Engine(self._scheduler, config, self.models, self.batch_metrics, clock)
-        self.sessions = InProcessSessions(config.sessions, config.queue.max_tokens_per_request)
+        self.sessions = SessionLevels(
+            *(config.sessions, config.queue.max_tokens_per_request, SessionMetrics(self.metrics), self.shared, clock)
+        )
         self.dependency = DependencyClient(config.dependency, self.metrics)
         self.access_log = AccessLog(identity.access_log) if identity.access_log else None
         self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
@@ -101,7 +105,7 @@ class InferenceServer:
         observe = {name: histogram.observe for name, histogram in self.metrics.stages.items()}
         self.stages = Stages(self.stage_handlers.calls(), self.dependency.stage, observe, self._request_threads)
         self.live_config = LiveConfig(
-            *(config, self.engine, self.models, backend.pool, self.governance, self.sessions, self.shared),
+            *(config, self.engine, self.models, backend.pool, self.governance, self.sessions),
             *(self.dependency, self.side_thread),
         )
         self.intent_handler = IntentHandler(
@@ -165,6 +169,7 @@ class InferenceServer:
         if worker is not None:
             await asyncio.get_running_loop().run_in_executor(self.side_thread, worker.join, _STOP_SECONDS)
         await self.dependency.close()
+        self.sessions.close()
         for pool in (self._request_threads, self.side_thread, self._page_thread):
             pool.shutdown(wait=False)
         self._gc.stop()
@@ -199,5 +204,15 @@ class InferenceServer:
             "ref_worker_restarts_total": self.engine.restarts,
             "ref_model_version_changes_total": self.models.version_changes,
             "ref_session_trimmed_turns_total": self.sessions.trimmed_turns,
+            "ref_session_store_breaker_open": self.sessions.breaker_open,
+            **self._store_values(),
         }
         return ServerFigures(info, self.backend.pool.stats(), self.engine.usage, values)
+
+    def _store_values(self) -> dict[str, float]:
+        """The figures of the shared store of sessions; none without one."""
+        try:
+            figures = self.sessions.figures()
+        except StoreError:
+            return store_values(None)
+        return store_values(figures) if figures is not None else {}

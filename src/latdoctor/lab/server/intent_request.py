@@ -17,6 +17,7 @@ from starlette.requests import Request
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.schedulers.batch import Work
+from latdoctor.lab.server.sessions.session_levels import OpenSession, SessionLevel
 from latdoctor.sanitize import clean
 
 if TYPE_CHECKING:
@@ -36,14 +37,14 @@ Text = Annotated[str, Meta(max_length=MAX_BODY_BYTES)]
 class IntentRequest(Struct, frozen=True, forbid_unknown_fields=True):
     """A client's request: the intent of a text, or of so many seconds of audio.
 
-    `transcript` are the texts of the session's turns before, oldest first, as chat clients send them. It is read
-    only where the server has lost the session.
+    `transcript` are the texts of the session's turns before, oldest first, as chat clients send them; empty at the
+    first turn. By it the server checks the state that it has, and makes it again where it has lost it.
     """
 
     text: Text | None = None
     audio_seconds: Annotated[float, Meta(gt=0, le=MAX_AUDIO_SECONDS)] | None = None
     session: Name | None = None
-    transcript: Annotated[tuple[Text, ...], Meta(max_length=MAX_TURNS)] = ()
+    transcript: Annotated[tuple[Text, ...], Meta(max_length=MAX_TURNS)] | None = None
     priority: Literal["low", "normal", "high"] = "normal"
     request_id: Name | None = None
     attempt: Annotated[int, Meta(ge=0, le=1000)] = 0
@@ -126,7 +127,15 @@ class AnswerSource(StrEnum):
     FALLBACK = "fallback"
 
 
-class IntentResponse(Struct, frozen=True):
+class SessionUse(Struct, frozen=True):
+    """The history that an answer was computed with: where it came from, its tokens and their checksum."""
+
+    level: SessionLevel
+    tokens: int
+    checksum: str
+
+
+class IntentResponse(Struct, frozen=True, omit_defaults=True):
     """The body of a 200. Times are those of the server's monotonic clock."""
 
     intent: str
@@ -135,6 +144,7 @@ class IntentResponse(Struct, frozen=True):
     request_id: str
     source: AnswerSource
     timing: RequestTiming
+    session: SessionUse | None = None
 
 
 @dataclass(slots=True)
@@ -149,6 +159,8 @@ class RequestContext:
     own: Sequence[int] = ()  # token ids of the text
     input: ModelInput = ()
     tokens: int = 0  # the length the scheduler sees: the request's own and its history's
+    session: OpenSession | None = None
+    history: Sequence[int] = ()  # the part of the session's tokens that is computed with the request
     feature: tuple[float, ...] | None = None  # from the dependency
     queued: float = 0.0
     computed: ModelAnswer | None = None

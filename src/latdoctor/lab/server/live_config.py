@@ -6,18 +6,17 @@ import asyncio
 import secrets
 from collections.abc import Mapping
 from concurrent.futures import Executor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from latdoctor.errors import LatdoctorError
 from latdoctor.lab.server.config import ServerConfig, changed_restart_knobs, patched
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import NeedsRestart, StaleEtag
 from latdoctor.lab.server.governance import Governance
 from latdoctor.lab.server.memory.pool_interface import MemoryPool
-from latdoctor.lab.server.sessions import InProcessSessions
-from latdoctor.lab.server.stages import TimedLock
+from latdoctor.lab.server.sessions.session_levels import SessionLevels
 from latdoctor.lab.server.standby_model import ServingModels
 
 
@@ -30,8 +29,7 @@ class LiveConfig:
     models: ServingModels
     pool: MemoryPool
     governance: Governance
-    sessions: InProcessSessions
-    shared: TimedLock
+    sessions: SessionLevels
     dependency: DependencyClient
     threads: Executor
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -83,14 +81,13 @@ class LiveConfig:
             self.engine.reschedule(after)
 
     def _apply_fallible(self, before: ServerConfig, after: ServerConfig) -> None:
-        """On a thread of its own: building a model takes seconds, and the shared lock may be in use."""
-        self.models.prepare(after.model, standby=after.governance.standby != "off")
-        if before.memory != after.memory:
-            try:
+        """On a thread of its own: building a model takes seconds, and the session store may be slow."""
+        with ExitStack() as undo:
+            self.models.prepare(after.model, standby=after.governance.standby != "off")
+            undo.callback(self.models.prepare, before.model, standby=before.governance.standby != "off")
+            if before.memory != after.memory:
                 self.pool.set_live(after.memory)
-            except LatdoctorError:
-                self.models.prepare(before.model, standby=before.governance.standby != "off")
-                raise
-        if before.sessions != after.sessions:
-            with self.shared:
+                undo.callback(self.pool.set_live, before.memory)
+            if before.sessions != after.sessions:
                 self.sessions.configure(after.sessions)
+            undo.pop_all()

@@ -19,6 +19,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from latdoctor.lab.server.memory.pool_interface import MemoryStats
+from latdoctor.lab.server.session_metrics import STORE_COUNTERS, STORE_GAUGES
 from latdoctor.lab.server.worker import ThreadUsage
 
 BEAT = 0.05  # seconds between two heartbeats
@@ -44,6 +45,7 @@ GAUGES = {
     "ref_torch_threads": "Threads that one torch operator may use",
     "ref_rss_bytes": "Resident memory of the process",
     "ref_sessions": "Conversations that are remembered",
+    "ref_session_store_breaker_open": "1 while the breaker of the shared session store is open",
 }
 COUNTERS = {
     "ref_compiles_total": "Times the model was compiled for a shape",
@@ -89,6 +91,12 @@ class StateCollector(Collector):
             yield self._gauge(name, message, found.values.get(name))
         for name, message in COUNTERS.items():
             yield self._counter(name, message, found.values.get(name))
+        for name, message in STORE_GAUGES.items():
+            if name in found.values:
+                yield self._gauge(name, message, found.values[name])
+        for name, message in STORE_COUNTERS.items():
+            if name in found.values:
+                yield self._counter(name, message, found.values[name])
         for name, (attribute, message) in MEMORY_GAUGES.items():
             yield self._gauge(name, f"{message}, {_OURS}", getattr(found.memory, attribute))
         for name, (attribute, message) in MEMORY_COUNTERS.items():

@@ -23,9 +23,17 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.access_log import AccessLog, AccessLogEntry, utc_time
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.governance import Governance
-from latdoctor.lab.server.intent_request import AnswerSource, IntentResponse, RequestContext, RequestTiming
+from latdoctor.lab.server.intent_request import (
+    AnswerSource,
+    IntentResponse,
+    RequestContext,
+    RequestTiming,
+    SessionUse,
+)
 from latdoctor.lab.server.metrics import ServerMetrics
-from latdoctor.lab.server.sessions import InProcessSessions
+from latdoctor.lab.server.session_metrics import STORED
+from latdoctor.lab.server.sessions.conversation import state_checksum
+from latdoctor.lab.server.sessions.session_levels import SessionLevels
 from latdoctor.lab.server.tokenizer import SEPARATOR, audio_frames, audio_length, text_tokens
 
 OK = 200
@@ -116,7 +124,7 @@ class StageHandlers:
     intents: Sequence[str]
     features: int  # of one frame of audio
     max_tokens: int  # of one input, history included
-    sessions: InProcessSessions
+    sessions: SessionLevels
     shared: AbstractContextManager[None]
     governance: Governance
     metrics: ServerMetrics
@@ -154,49 +162,36 @@ class StageHandlers:
     def session(self, context: RequestContext) -> bool:
         """Prepends the newest part of the history that still fits to a text; audio is understood without it.
 
-        The history is the window that the session keeps. Where the session is lost it is read whole from the
-        transcript, if the client sent one, and the session is restored from it.
+        The history is the window that the session keeps. Where the session is lost, or is not what the transcript
+        says, it is read whole from the transcript, and the session is made again from it.
         """
-        name = context.intent_request.session
-        if name is None:
+        intent_request = context.intent_request
+        if intent_request.session is None:
             return False
-        with self.shared:
-            history = self.sessions.history(name, self.clock())
-        if history is None:
-            self.metrics.session_misses.inc()
-            self._prepend(context, self._restore(name, context.intent_request.transcript))
-        else:
-            self.metrics.session_hits.inc()
-            self.metrics.history_tokens.observe(self._prepend(context, history))
+        context.session = self.sessions.open_session(intent_request.session, intent_request.transcript)
+        self._prepend(context, context.session.tokens)
+        if context.session.level in STORED:
+            self.metrics.history_tokens.observe(len(context.history))
         return True
 
-    def _prepend(self, context: RequestContext, history: Sequence[int]) -> int:
-        """Prepends `history`; the number of its tokens that there was room for."""
+    def _prepend(self, context: RequestContext, history: Sequence[int]) -> None:
+        """Prepends the newest of `history` that there is room for."""
         room = self.max_tokens - context.tokens - 1
-        kept = history[-room:] if room > 0 and context.intent_request.text is not None else ()
-        if kept:
-            context.input = [*kept, SEPARATOR, *context.own]
+        context.history = history[-room:] if room > 0 and context.intent_request.text is not None else ()
+        if context.history:
+            context.input = [*context.history, SEPARATOR, *context.own]
             context.tokens = len(context.input)
-        return len(kept)
-
-    def _restore(self, name: str, transcript: Sequence[str]) -> tuple[int, ...]:
-        """Restores the session from the transcript; the tokens of all its turns."""
-        turns = [text_tokens(turn) for turn in transcript]
-        with self.shared:
-            now = self.clock()
-            for turn in turns:
-                self.sessions.append(name, turn, now)
-        return tuple(token for turn in turns for token in turn)
 
     def postprocess(self, context: RequestContext) -> bool:
         """Names the intent, and adds the turn to the session."""
         if context.computed is not None:
             context.intent = self.intents[context.computed.intent]
             context.source = AnswerSource.STANDBY if context.computed.standby else AnswerSource.MODEL
+        text = context.intent_request.text
+        if context.session is not None and text is not None:
+            self.sessions.add_turn(context.session, text, context.own)
         now = self.clock()
         with self.shared:
-            if context.intent_request.session is not None:
-                self.sessions.append(context.intent_request.session, context.own, now)
             self.governance.answered(now - context.received)
         return True
 
@@ -219,6 +214,7 @@ class StageHandlers:
                 request_id=context.request_id,
                 source=context.source,
                 timing=timing,
+                session=_session_use(context),
             )
         )
         seconds, spent = context.sent - context.received, timing if computed else None
@@ -240,3 +236,9 @@ class StageHandlers:
             times = utc_time(entered), utc_time(time.time()), round(seconds, 6)
             replica = self.metrics.fixed[0]
             self.access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages))
+
+
+def _session_use(context: RequestContext) -> SessionUse | None:
+    if context.session is None:
+        return None
+    return SessionUse(context.session.level, len(context.history), state_checksum(context.history))

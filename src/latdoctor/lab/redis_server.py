@@ -1,0 +1,160 @@
+"""A real Redis server for the session store: its process, its settings, and what goes wrong with it.
+
+It listens on the loopback interface only and needs a password; both are in a file that only this user can read.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from msgspec import Struct
+
+from latdoctor.errors import OperationError, UsageError
+from latdoctor.lab.server import parent_watch
+from latdoctor.lab.server.supervisor import free_ports
+
+if TYPE_CHECKING:
+    import redis
+
+FOLDER_VARIABLE = "LATDOCTOR_REDIS"  # the folder of redis-server; else it is found in PATH
+READY_WITHIN = 20.0  # seconds
+_CALL_SECONDS = 5.0
+
+
+class RedisSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """`policy`: what is evicted above `limit_mib` (0: no limit)."""
+
+    limit_mib: float = 0.0
+    policy: str = "noeviction"
+
+
+def redis_server_path() -> str:
+    """The program. Raises UsageError where there is none."""
+    found = shutil.which("redis-server", path=os.environ.get(FOLDER_VARIABLE) or None)
+    if found is None:
+        raise UsageError(
+            "there is no redis-server here", next_step=f"install it, or name its folder in {FOLDER_VARIABLE}"
+        )
+    return found
+
+
+class RedisServer:
+    """One Redis server on a free loopback port; a context manager that ends it. What it holds is never on disk."""
+
+    def __init__(self, settings: RedisSettings | None = None) -> None:
+        self.settings = settings or RedisSettings()
+        (self.port,) = free_ports(1)
+        self.password = secrets.token_urlsafe(24)
+        self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-redis-")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self._folder.cleanup()
+
+    def start(self) -> None:
+        """Starts it, empty; returns when it answers. Raises OperationError, UsageError."""
+        program = redis_server_path()
+        config = Path(self._folder.name) / "redis.conf"
+        config.touch(mode=0o600)
+        config.write_text("\n".join(self._config()) + "\n")
+        self._process = subprocess.Popen(  # noqa: S603 - the program of the operator's own choice
+            parent_watch.watched(program, str(config)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **_libraries(Path(program))},
+            start_new_session=True,
+        )
+        self._wait_ready()
+
+    def kill(self) -> None:
+        """SIGKILL: what it held is lost."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def set_limit(self, limit_bytes: int, policy: str) -> None:
+        """0: no limit. Raises OperationError."""
+        with self.client() as client:
+            client.config_set("maxmemory-policy", policy)
+            client.config_set("maxmemory", limit_bytes)
+
+    def used_bytes(self) -> int:
+        """Raises OperationError."""
+        with self.client() as client:
+            return int(client.info("memory")["used_memory"])
+
+    def flush(self) -> None:
+        """Everything it held is gone, as after a restart. Raises OperationError."""
+        with self.client() as client:
+            client.flushall()
+
+    def demote(self) -> None:
+        """It becomes a replica of a primary that is gone: it serves what it has, and takes no writes."""
+        (nowhere,) = free_ports(1)
+        with self.client() as client:
+            client.replicaof("127.0.0.1", nowhere)
+
+    def promote(self) -> None:
+        """It is a primary again. Raises OperationError."""
+        with self.client() as client:
+            client.replicaof("NO", "ONE")
+
+    def client(self) -> redis.Redis:
+        """A connection of the operator; a context manager."""
+        import redis
+
+        return redis.Redis(
+            host="127.0.0.1", port=self.port, password=self.password, socket_timeout=_CALL_SECONDS, protocol=2
+        )
+
+    def _config(self) -> tuple[str, ...]:
+        return (
+            *("bind 127.0.0.1", f"port {self.port}", f"requirepass {self.password}", f"dir {self._folder.name}"),
+            *('save ""', "appendonly no", "loglevel warning", "enable-debug-command no"),
+            f"maxmemory {int(self.settings.limit_mib * (1 << 20))}",
+            f"maxmemory-policy {self.settings.policy}",
+        )
+
+    def _wait_ready(self) -> None:
+        import redis
+
+        deadline = time.monotonic() + READY_WITHIN
+        while time.monotonic() < deadline:
+            if not self.running:
+                raise OperationError("redis-server ended before it was ready")
+            try:
+                with self.client() as client:
+                    client.ping()
+                return
+            except redis.RedisError:
+                time.sleep(0.02)
+        raise OperationError(f"redis-server was not ready within {READY_WITHIN:g} s")
+
+
+def _libraries(program: Path) -> dict[str, str]:
+    """Where an unpacked package has its libraries beside its programs, the variable that names their folder."""
+    folders = [
+        str(folder) for folder in program.parent.parent.glob("lib/*-linux-gnu") if program.parent.parent != Path("/usr")
+    ]
+    return {"LD_LIBRARY_PATH": os.pathsep.join(folders)} if folders else {}
