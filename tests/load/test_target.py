@@ -84,6 +84,21 @@ def test_a_triton_is_sent_zeros_of_the_shape_of_its_ready_model() -> None:
     ]
 
 
+def test_a_named_model_is_measured_instead_of_the_first() -> None:
+    with answering({"/v1/models": {"data": [{"id": "tiny"}, {"id": "other"}]}}) as address:
+        assert sent(recognise(address, 8, "other"))["model"] == "other"
+        with pytest.raises(UsageError, match="its models: tiny, other"):
+            recognise(address, 8, "third")
+
+
+def test_a_triton_that_does_not_list_its_models_is_measured_by_a_name() -> None:
+    answers = {"/v2": {}, "/v2/models/m": {"inputs": [{"name": "A", "datatype": "FP32", "shape": [-1, 1]}]}}
+    with answering(answers) as address:
+        assert recognise(address, 8, "m").kind is TargetKind.TRITON
+        with pytest.raises(UsageError, match=r"does not list its models.*--model NAME"):
+            recognise(address, 8)
+
+
 def test_the_reference_server_is_recognised_without_its_token() -> None:
     with answering({"/admin/config": None}) as address:
         assert recognise(address, 8) == Target(address, TargetKind.REFERENCE)

@@ -30,6 +30,9 @@ def measure(
         list[str] | None,
         typer.Option("--metrics", metavar="URL", help="The server's metrics page (default: URL/metrics)."),
     ] = None,
+    model: Annotated[
+        str, typer.Option("--model", metavar="NAME", help="Of an OpenAI-compatible server or Triton (default: first).")
+    ] = "",
     path: Annotated[str, typer.Option("--path", metavar="PATH", help="What a request is sent to.")] = "",
     body: Annotated[
         Path | None, typer.Option("--body", metavar="FILE", help="The JSON that is sent; $PROMPT becomes words.")
@@ -69,7 +72,7 @@ def measure(
     address = address.rstrip("/")
     check_address(address, remote=remote)
     settings = _settings(slo, attainment, long_share, seed, start, remote=remote)
-    target = _target(address, path, body, output_tokens)
+    target = _target(address, model, path, body, output_tokens)
     notice_console().print(f"measuring {target.name} of {address}, which will be overloaded for seconds at a time")
     with ended_by_sigterm():
         found = Measuring(target, settings, _reader(tuple(metrics or (f"{address}/metrics",))), _log).run()
@@ -97,13 +100,13 @@ def _settings(slo: str, attainment: str, long_share: str, seed: int, start: floa
         raise UsageError(f"invalid measurement: {error}") from error
 
 
-def _target(address: str, path: str, body: Path | None, output_tokens: int) -> Target:
+def _target(address: str, model: str, path: str, body: Path | None, output_tokens: int) -> Target:
     from latdoctor.errors import UsageError
     from latdoctor.load.target import plain, recognise
     from latdoctor.regular_file import read_regular
 
     if not path and body is None:
-        return recognise(address, output_tokens)
+        return recognise(address, output_tokens, model)
     if not path or body is None:
         raise UsageError("--path and --body belong together")
     return plain(address, path, read_regular(body, 1 << 20).decode(errors="replace"))

@@ -39,16 +39,16 @@ class Target(Struct, frozen=True):
         return f"{self.kind}, POST {self.request.path if self.request else PATH}"
 
 
-def recognise(address: str, output_tokens: int) -> Target:
-    """The target at `address`. `output_tokens`: of each answer of a language model.
+def recognise(address: str, output_tokens: int, model: str = "") -> Target:
+    """The target at `address`. `output_tokens`: of each answer of a language model. `model`: else its first one.
 
     Raises UsageError where its answers say nothing, with the options that do.
     """
     with HttpClient() as client:
         if (models := _json(client, f"{address}/v1/models")) is not None:
-            return _openai(address, models, output_tokens)
+            return _openai(address, models, output_tokens, model)
         if _json(client, f"{address}/v2") is not None:
-            return _triton(client, address)
+            return _triton(client, address, model or _first_ready(client, address))
         if _answers(client, f"{address}/admin/config"):
             return Target(address, TargetKind.REFERENCE)
     raise UsageError(
@@ -87,28 +87,34 @@ def _json(client: HttpClient, url: str) -> Any:
         return None
 
 
-def _openai(address: str, models: Any, output_tokens: int) -> Target:
+def _openai(address: str, models: Any, output_tokens: int, model: str) -> Target:
     names = [one.get("id") for one in models.get("data", ())] if isinstance(models, dict) else []
     if not names or not isinstance(names[0], str):
         raise UsageError("serves no model", where=f"{address}/v1/models")
-    body = {"model": names[0], "prompt": PROMPT, "max_tokens": output_tokens, "ignore_eos": True}
+    if model and model not in names:
+        raise UsageError(f"serves no model {model!r}; its models: {', '.join(map(str, names))}", where=address)
+    body = {"model": model or names[0], "prompt": PROMPT, "max_tokens": output_tokens, "ignore_eos": True}
     return Target(address, TargetKind.OPENAI, RequestTemplate("/v1/completions", json.dumps(body)))
 
 
-def _triton(client: HttpClient, address: str) -> Target:
-    """The first model that is ready, with inputs of zeros and one in each dimension that may vary."""
+def _first_ready(client: HttpClient, address: str) -> str:
+    """The first model that is ready. Raises UsageError, also where the server does not list its models."""
     index = client.send(HttpRequest("POST", f"{address}/v2/repository/index", {}, b"{}", reads=True), _SECONDS)
-    listed = json.loads(index.body) if isinstance(index, HttpResponse) and index.status == 200 else []
-    ready = [one["name"] for one in listed if one.get("state") == "READY"]
+    if not isinstance(index, HttpResponse) or index.status != 200:
+        raise UsageError("does not list its models", where=f"{address}/v2", next_step="name one: --model NAME")
+    ready = [one["name"] for one in json.loads(index.body) if one.get("state") == "READY"]
     if not ready:
-        raise UsageError(
-            "no model is ready", where=f"{address}/v2", next_step="--path /v2/models/NAME/infer --body FILE"
-        )
-    name = quote(ready[0], safe="")
+        raise UsageError("no model is ready", where=f"{address}/v2", next_step="load one, or name it: --model NAME")
+    return str(ready[0])
+
+
+def _triton(client: HttpClient, address: str, model: str) -> Target:
+    """Inputs of zeros for `model`, with one in each dimension that may vary. Raises UsageError."""
+    name = quote(model, safe="")
     metadata = _json(client, f"{address}/v2/models/{name}") or {}
     inputs = [_zeros(one) for one in metadata.get("inputs", ())]
     if not inputs:
-        raise UsageError(f"the inputs of {ready[0]} are not known", where=address, next_step="--path … --body FILE")
+        raise UsageError(f"the inputs of {model} are not known", where=address, next_step="--path … --body FILE")
     return Target(
         address, TargetKind.TRITON, RequestTemplate(f"/v2/models/{name}/infer", json.dumps({"inputs": inputs}))
     )
