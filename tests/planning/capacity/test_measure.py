@@ -119,6 +119,14 @@ def test_the_command_plans_from_a_saved_measurement(tmp_path: Path) -> None:
     assert (document["replicas"], document["schema_version"]) == (9, "1")
 
 
+def test_levels_with_too_few_requests_cannot_tell_the_share() -> None:
+    search = SearchSettings(attainment=0.99, highest=10, most_levels=1)
+    settings = MeasureSettings(slo=5.0, search=search, start=10, shortest=0.5, longest=0.6, closed=0.2)
+    with serving() as server:
+        measured = Measuring(Target(server.address, TargetKind.REFERENCE), settings, lambda _: {}, lambda _: None).run()
+    assert "1 of 1 levels had fewer than 100 requests: too few for 0.99" in measured.problems
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"not json", b'{"limit": "x"}'])
 def test_another_file_is_no_measurement(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "other.json"

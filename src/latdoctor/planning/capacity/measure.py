@@ -115,6 +115,12 @@ class Measuring:
         """`busy`: why the machine was too busy before any load; the server may be on it."""
         late = sum(bool(one.problems) for one in self.levels)
         found = [f"the generator was late at {late} of {len(self.levels)} levels"] if late else []
+        share = self.settings.search.attainment
+        needed = round(1 / (1 - share)) if share < 1 else 1
+        if few := sum(one.requests < needed and not one.overloaded for one in self.levels):
+            found.append(
+                f"{few} of {len(self.levels)} levels had fewer than {needed} requests: too few for {share:.4g}"
+            )
         return [*found, *([busy] if busy else [])]
 
     def _closed_loops(self) -> list[Saturation]:
