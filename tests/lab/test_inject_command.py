@@ -14,6 +14,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.admin_client import AdminClient, AdminRefusedError
 from latdoctor.lab.faults.injection import (
     AgentFault,
+    CanaryFault,
     ConfigureFault,
     Fault,
     InjectionTargets,
@@ -82,6 +83,11 @@ def _site(recorder: Recorder) -> InjectionTargets:
             ("DELETE", "/faults/leak", None),
         ),
         (
+            CanaryFault("v2+8", 0.3, 9.0),
+            ("PUT", "/faults/canary", {"version": "v2+8", "share": 0.3, "lifetime": 9.0}),
+            ("DELETE", "/faults/canary", None),
+        ),
+        (
             WeightsFault({"0": 9.0}, 9.0),
             ("PUT", "/faults/weights", {"weights": {"0": 9.0}, "lifetime": 9.0}),
             ("DELETE", "/faults/weights", None),
@@ -140,6 +146,7 @@ def test_a_toxic_that_has_gone_by_itself_is_no_trouble(recorder: Recorder, statu
         (ConfigureFault({"memory": {"glibc": "returning"}}), "--server"),
         (NetworkFault("clients", TOXIC), "--proxy"),
         (WeightsFault({"0": 1.0}), "--router"),
+        (CanaryFault("v2"), "--router"),
         (KillFault(), "--router"),
         (LimitFault("cpu", 0.5), "--pid"),
         (RestartFault(), ""),

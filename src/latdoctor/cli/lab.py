@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_bench, lab_cluster, lab_inject, lab_load, lab_load_export, lab_real, lab_run
+from latdoctor.cli import lab_bench, lab_cluster, lab_inject, lab_load, lab_load_export, lab_model, lab_real, lab_run
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import serve_replicas
@@ -68,7 +68,7 @@ def _list() -> None:
 
 
 FOR_LOAD = ("aiohttp", "hdrh", "uvloop")  # of the load generator, which can run without a server
-_NEEDED = (*FOR_LOAD, "httptools", "scipy", "starlette", "torch", "uvicorn")
+_NEEDED = (*FOR_LOAD, "httptools", "safetensors", "scipy", "starlette", "torch", "uvicorn")
 
 
 def need_extra(names: Sequence[str] = _NEEDED, extra: str = "lab") -> None:
@@ -92,6 +92,7 @@ app.command("run")(lab_run.run)
 app.command("telemetry")(telemetry)
 app.command("proxy")(lab_inject.proxy)
 app.add_typer(lab_bench.app, name="bench")
+app.add_typer(lab_model.app, name="model")
 app.add_typer(lab_real.app, name="real")
 
 

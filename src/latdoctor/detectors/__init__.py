@@ -53,6 +53,7 @@ from latdoctor.detectors.tail_attribution import tail_shares
 from latdoctor.detectors.tail_bounds import tail_bounds
 from latdoctor.detectors.unanswered import bound_latency_of_outages, unanswered_requests
 from latdoctor.detectors.version_means import version_means
+from latdoctor.detectors.version_outcomes import version_outcomes
 from latdoctor.evidence.model import Evidence
 
 Detector = Callable[[Evidence], Evidence]
@@ -74,6 +75,7 @@ DETECTORS: tuple[Detector, ...] = (
     running_ceilings,
     held_requests,
     version_means,
+    version_outcomes,
     revision_means,
     past_levels,
     pipeline_steps,

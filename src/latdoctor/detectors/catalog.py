@@ -59,6 +59,7 @@ from latdoctor.detectors.unanswered import ANSWERS, LENGTHS, SHARE
 from latdoctor.detectors.unanswered import PAST_MEAN as PAST_LATENCY
 from latdoctor.detectors.version_means import RATIO as VERSION_RATIO
 from latdoctor.detectors.version_means import TIMES as VERSION_TIMES
+from latdoctor.detectors.version_outcomes import DERIVED as VERSION_OUTCOMES
 from latdoctor.evidence.catalogue import SignalKind, catalogue
 
 SignalSet = frozenset[str]
@@ -125,6 +126,10 @@ def _versions(available: SignalSet) -> SignalSet:
     return frozenset([VERSION_RATIO]) if available & frozenset(VERSION_TIMES) else frozenset()
 
 
+def _version_outcomes(available: SignalSet) -> SignalSet:
+    return frozenset(VERSION_OUTCOMES) if "version.requests" in available else frozenset()
+
+
 def _revisions(available: SignalSet) -> SignalSet:
     shown = available >= {REVISION, READY_AGE} and available & frozenset(VERSION_TIMES)
     return frozenset([REVISION_RATIO]) if shown else frozenset()
@@ -186,6 +191,7 @@ BY_DETECTOR: Mapping[str, Callable[[SignalSet], SignalSet]] = {
     "running_ceilings": _when(RUNNING, gives=CEILINGS),
     "held_requests": _when(RUNNING, QUEUE, gives=HELD),
     "version_means": _versions,
+    "version_outcomes": _version_outcomes,
     "revision_means": _revisions,
     "past_levels": _past_levels,
     "pipeline_steps": _when(*STEP_SOURCES, gives=STEPS),

@@ -202,6 +202,8 @@ class SubjectRule(Struct, frozen=True):
 
 # What the counters of a rate grew by between the pages, and the mean of the time before them; see `standstill`.
 COUNTS: Mapping[str, str] = {
+    "version.request_rate": "version.requests",
+    "version.error_rate": "version.errors",
     "arrival.rate": "arrival.count",
     "completion.rate": "completion.count",
     "output.token_rate": "output.token_count",

@@ -14,11 +14,13 @@ import aiohttp
 
 from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server import router_admin
+from latdoctor.lab.server.canary_controller import CanaryController
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.router import Router
-from latdoctor.lab.server.serve_replicas import Agent
+from latdoctor.lab.server.serve_replicas import Agent, running
 from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
+from latdoctor.lab.server.version_rollout import VersionRollout
 
 DEADLINE = 30.0  # for a test that hangs; nothing is measured by it
 STUB = str(Path(__file__).with_name("stub_replica.py"))
@@ -32,6 +34,7 @@ class Cluster:
     supervisor: Supervisor
     session: aiohttp.ClientSession  # to the router
     router: Router
+    canary: CanaryController
 
     async def echo(self, body: str = "", **options: Any) -> dict[str, Any]:
         async with self.session.post("/v1/echo", data=body, **options) as answer:
@@ -83,17 +86,20 @@ async def cluster(
     started = commands(*names)
     fleet = ReplicaPool({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
     supervisor = Supervisor(fleet, started, timeouts)
+    rollout = VersionRollout(fleet, token)
     async with Router(fleet) as router:
         also = agent(fleet, supervisor, token) if agent else ()
-        app = router.app(*router_admin.routes(fleet, supervisor, token), *also)
+        canary = CanaryController(fleet, rollout, router.metrics.versions, router.metrics.registry)
+        app = router.app(*router_admin.routes(fleet, supervisor, token, rollout, canary), *also)
         listening = HttpServer(app, drain_seconds=1)
         await listening.start()
         await supervisor.start()
         try:
             async with aiohttp.ClientSession(listening.url) as session:
-                found = Cluster(fleet, supervisor, session, router)
+                found = Cluster(fleet, supervisor, session, router, canary)
                 await found.ready(*names)
-                yield found
+                async with running(canary.run()):
+                    yield found
         finally:
             await listening.stop()
             await supervisor.stop()

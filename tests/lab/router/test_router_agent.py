@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from typing import Any
 
@@ -54,6 +55,42 @@ def test_weights_take_themselves_back_after_their_lifetime() -> None:
             assert await at_work(found) == []
 
     run(test)
+
+
+def test_a_canary_lasts_until_it_is_ended_or_its_lifetime_is_over() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", agent=attach) as found:
+            await eventually_known(found)
+            bad = {"version": "slow", "share": 0.5}
+            assert await ask(found, "PUT", "/faults/canary", json=bad) == 204
+            assert await at_work(found) == ["canary"]
+            assert [one.version for one in found.fleet.statuses()] == ["v1", "slow"]
+            assert await ask(found, "DELETE", "/faults/canary") == 204
+            assert ([one.version for one in found.fleet.statuses()], await at_work(found)) == (["v1", "v1"], [])
+            assert await ask(found, "PUT", "/faults/canary", json={**bad, "lifetime": 0.01}) == 204
+            while [one.version for one in found.fleet.statuses()] != ["v1", "v1"] or found.fleet.config.canary_version:
+                await asyncio.sleep(0.005)
+
+    run(test)
+
+
+def test_a_canary_that_another_client_has_promoted_stays() -> None:
+    async def test() -> None:
+        async with cluster("a", "b", agent=attach) as found:
+            await eventually_known(found)
+            assert await ask(found, "PUT", "/faults/canary", json={"version": "v2"}) == 204
+            promoted = {"model_version": "v2", "canary_version": ""}
+            assert await ask(found, "PATCH", "/admin/config", json=promoted, headers={**LET_IN, "if-match": "*"}) == 200
+            assert await ask(found, "DELETE", "/faults/canary") == 204
+            assert [one.version for one in found.fleet.statuses()] == ["v2", "v2"]
+
+    run(test)
+
+
+async def eventually_known(found: Cluster) -> None:
+    """Until the versions of all replicas are known; the test's deadline bounds it."""
+    while not all(one.version for one in found.fleet.statuses()):
+        await asyncio.sleep(0.005)
 
 
 def test_a_killed_replica_is_a_loss_and_is_replaced() -> None:

@@ -51,7 +51,8 @@ class FakeModel:
             error, self.fails_with = self.fails_with, None
             raise error
         padded = len(batch) * max(map(len, batch))
-        return Predictions([len(one) % 3 for one in batch], [0.5] * len(batch), padded)
+        version = self.settings.version
+        return Predictions([len(one) % 3 for one in batch], [0.5] * len(batch), padded, version=version)
 
     def apply(self, settings: ModelSettings) -> None:
         if settings.precision == "int8":

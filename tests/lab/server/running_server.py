@@ -14,7 +14,7 @@ import httpx
 
 from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server.config import ServerConfig
-from latdoctor.lab.server.inference_server import InferenceServer, ServerIdentity
+from latdoctor.lab.server.inference_server import InferenceServer, ModelBackend, ServerIdentity
 from latdoctor.lab.server.memory.pool_interface import MemoryPool
 from latdoctor.lab.server.serve import Agent, app
 from tests.lab.server.fakes import PATIENCE, FakeModel, FakePool, fake_backend
@@ -34,10 +34,13 @@ class Running:
         *,
         agent: Agent | None = None,
         pool: MemoryPool | None = None,
+        backend: ModelBackend | None = None,
     ) -> None:
+        """`backend`: a real model in place of the fake one."""
         self.model = FakeModel()
         self.pool: FakePool | MemoryPool = pool or FakePool()
         self._agent = agent
+        self._backend = backend
         self._config = config or ServerConfig()
         self._identity = identity or ServerIdentity("r1", TOKEN)
         self._up = threading.Event()
@@ -71,7 +74,8 @@ class Running:
 
     async def _main(self) -> None:
         self.loop, self._end = asyncio.get_running_loop(), asyncio.Event()
-        self.parts = InferenceServer(self._config, fake_backend(self.model, self.pool), self._identity)
+        backend = self._backend or fake_backend(self.model, self.pool)
+        self.parts = InferenceServer(self._config, backend, self._identity)
         also = self._agent(self.parts) if self._agent else ()
         listening = HttpServer(app(self.parts, also))
         self.url, self.port = listening.url, listening.port

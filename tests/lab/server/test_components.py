@@ -109,7 +109,7 @@ class Trail:
         self.passed: list[str] = []
         self.seconds: list[str] = []
         self.threads = ThreadPoolExecutor(1)
-        calls = {name: self._call(name) for name in ("preprocess", "session", "postprocess", "send")}
+        calls = {name: self._call(name) for name in ("preprocess", "session", "features", "postprocess", "send")}
         observe = {name: self._seen(name) for name in ("preprocess", "session", "dependency", "postprocess")}
         self.stages = Stages(calls, self._dependency, observe, self.threads)
 
@@ -137,7 +137,7 @@ class Trail:
         return list(self.passed)
 
 
-ORDER = ["preprocess", "session", "dependency", "postprocess", "send"]
+ORDER = ["preprocess", "session", "features", "dependency", "postprocess", "send"]
 
 
 def test_stages_run_in_order_and_only_what_was_done_is_measured() -> None:

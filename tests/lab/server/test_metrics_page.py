@@ -35,14 +35,17 @@ ref_alloc_limit_bytes ref_session_lookups_total ref_session_stale_total ref_sess
 ref_session_store_skipped_total ref_session_superseded_total ref_session_store_seconds
 ref_session_store_read_bytes_total ref_session_store_written_bytes_total ref_session_store_whole_bytes_total
 ref_session_reused_tokens_total ref_session_recomputed_tokens_total ref_session_store_breaker_open
+ref_model_reloads_total ref_model_reloads_refused_total ref_model_load_seconds
+ref_features_trimmed_total
 """.split()  # noqa: SIM905 - as one reads it
 OWN_LABELS = {
-    "ref_info": {"version", "dtype", "attention", "model_version"},
+    "ref_info": {"version", "dtype", "attention", "model_version", "model_checksum"},
     "ref_requests_total": {"status"},
     "ref_queue_wait_seconds": {"lane"},
     "ref_batch_release_total": {"reason"},
     "ref_requests_shed_total": {"reason"},
     "ref_rejected_total": {"reason"},
+    "ref_model_reloads_refused_total": {"reason"},
     "ref_worker_cpu_seconds_total": {"mode"},
     "ref_latency_by_version_seconds": {"model_version"},
     "ref_latency_by_size_seconds": {"size"},

@@ -40,6 +40,16 @@ WRONG_PLAYBOOKS = (
     ("loop-block", "framework.alloc.compaction-schedule"),
     ("burst", "app.batching.by-complexity"),
 )
+# Playbooks that are not the first one of the cause that they remove.
+GIVEN_PLAYBOOKS = (
+    (PROMO_RUSH, ALONE),
+    (PROMO_RUSH, BUNDLE),
+    ("bad-canary", "framework.model.canary-abort"),
+    ("bad-canary", "framework.model.rollout-to-all"),
+    ("overload", "app.governance.fallback"),
+    ("overload", "app.governance.standby"),
+    ("feature-overload", "app.governance.trim-features"),
+)
 WRONG_SEEDS = (1, 2, 3)  # repeated, because a wrong playbook could be verified by chance
 
 
@@ -75,7 +85,7 @@ def planned_runs(library: Library, *, quick: bool = False) -> tuple[RemediationR
     first = tuple(RemediationRunSpec(PlaybookChoice.DIAGNOSED, name) for name in QUICK)
     if quick:
         return first
-    given = (RemediationRunSpec(PlaybookChoice.GIVEN, PROMO_RUSH, playbook) for playbook in (ALONE, BUNDLE))
+    given = (RemediationRunSpec(PlaybookChoice.GIVEN, *pair) for pair in GIVEN_PLAYBOOKS)
     wrong = (RemediationRunSpec(PlaybookChoice.WRONG, *pair, seed) for seed in WRONG_SEEDS for pair in WRONG_PLAYBOOKS)
     others = (name for name in remediable_scenarios(library) if name not in QUICK)
     return (*first, *given, *wrong, *(RemediationRunSpec(PlaybookChoice.DIAGNOSED, name) for name in others))

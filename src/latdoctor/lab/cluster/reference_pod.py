@@ -1,7 +1,7 @@
 """The reference server as the process of a container: `python -m latdoctor.lab.cluster.reference_pod`.
 
-It listens on POD_IP and is the replica POD_NAME. The model sleeps instead of computing (`sleeping_model`), unless
-`--torch` is given, so that several Pods fit on two processors.
+It listens on POD_IP and is the replica POD_NAME; LATDOCTOR_ADMIN_TOKEN is the token of its admin interface. The model
+sleeps instead of computing (`sleeping_model`), unless `--torch` is given, so that several Pods fit on two processors.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 All faults are real and end by themselves after their lifetime: `configure` changes knobs of the server, `agent`
 disturbs a stage inside it, `neighbour` starts processes that use the machine's CPUs or its disk, `network` degrades a
-connection, `limit` limits a process's CPU or memory, `weights` sends too much to one replica, `kill` kills a replica,
-`restart` restarts the server.
+connection, `limit` limits a process's CPU or memory, `weights` sends too much to one replica, `canary` sends a share of
+the requests to another version of the model, `kill` kills a replica, `restart` restarts the server.
 """
 
 from __future__ import annotations
@@ -78,6 +78,14 @@ class WeightsFault(Struct, frozen=True, forbid_unknown_fields=True, tag="weights
     lifetime: Lifetime = 60.0
 
 
+class CanaryFault(Struct, frozen=True, forbid_unknown_fields=True, tag="canary", tag_field="kind"):
+    """A canary of another version of the model behind the router, with this share of the requests."""
+
+    version: Annotated[str, Meta(min_length=1, max_length=40)]
+    share: Annotated[float, Meta(gt=0, le=1)] = 0.1
+    lifetime: Lifetime = 60.0
+
+
 class KillFault(Struct, frozen=True, forbid_unknown_fields=True, tag="kill", tag_field="kind"):
     """SIGKILL for a replica, as by the kernel's OOM killer; its supervisor starts another."""
 
@@ -91,7 +99,15 @@ class RestartFault(Struct, frozen=True, forbid_unknown_fields=True, tag="restart
 
 
 Fault = (
-    ConfigureFault | AgentFault | NeighborFault | NetworkFault | LimitFault | WeightsFault | KillFault | RestartFault
+    ConfigureFault
+    | AgentFault
+    | NeighborFault
+    | NetworkFault
+    | LimitFault
+    | WeightsFault
+    | CanaryFault
+    | KillFault
+    | RestartFault
 )
 
 
@@ -126,15 +142,22 @@ def inject(fault: Fault, targets: InjectionTargets, undo: ExitStack) -> None:
         case NetworkFault(between, toxic):
             proxy = targets.clients_proxy if between == "clients" else targets.dependency_proxy
             _add_toxic(_needed(proxy, "proxy"), toxic, undo)
-        case WeightsFault(weights, lifetime):
-            router = _needed(targets.router, "router")
-            _at_each((router,), "weights", {"weights": weights, "lifetime": lifetime}, undo)
-        case KillFault(replica):
-            _needed(targets.router, "router").put("/faults/kill", {"replica": replica})
+        case WeightsFault() | CanaryFault() | KillFault():
+            _at_router(fault, _needed(targets.router, "router"), undo)
         case RestartFault(knobs):
             if targets.restart is None:
                 raise UsageError("only a server that the laboratory started itself can be restarted")
             targets.restart(knobs)
+
+
+def _at_router(fault: WeightsFault | CanaryFault | KillFault, router: AdminClient, undo: ExitStack) -> None:
+    match fault:
+        case WeightsFault(weights, lifetime):
+            _at_each((router,), "weights", {"weights": weights, "lifetime": lifetime}, undo)
+        case CanaryFault(version, share, lifetime):
+            _at_each((router,), "canary", {"version": version, "share": share, "lifetime": lifetime}, undo)
+        case KillFault(replica):
+            router.put("/faults/kill", {"replica": replica})
 
 
 def _limit(fault: LimitFault, targets: InjectionTargets, undo: ExitStack) -> None:

@@ -182,7 +182,10 @@ class Operations:
         return await self._run(request, operation)
 
     async def reload(self, request: Request) -> Response:
-        """Builds the model of the configured version again; batches use the old one until the new one is complete."""
+        """Loads the model of the configured version again; batches use the old one until the new one is verified.
+
+        A version that cannot be loaded is refused with 409 and a code of `model_registry`; the old one goes on.
+        """
 
         async def operation() -> OperationCounts:
             checksum = await self.live_config.rebuild()

@@ -91,10 +91,13 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The model and how it is computed. `auto` is bf16 where the processor has AMX, else fp32.
 
     `inductor` makes machine code, tens of seconds for a shape; `eager-graph` only captures the graph and its guards, a
-    fraction of a second for a shape, and runs it operator by operator.
+    fraction of a second for a shape, and runs it operator by operator. With a `registry` a version is loaded from there
+    (`model_registry`), with its own layers and width; `shared` weights are one copy in memory for all replicas.
     """
 
-    version: Annotated[str, Meta(min_length=1, max_length=40, extra=_LIVE)] = "v1"
+    version: Annotated[str, Meta(min_length=1, max_length=40, pattern=r"^[ -~]+$", extra=_LIVE)] = "v1"
+    registry: Annotated[str, Meta(max_length=4096, extra=_RESTART)] = ""  # a folder; empty: weights are drawn
+    weights: Annotated[Literal["private", "shared"], Meta(extra=_RESTART)] = "private"  # of the registry's versions
     precision: Annotated[Literal["auto", "fp32", "bf16", "int8"], Meta(extra=_LIVE)] = "auto"
     attention: Annotated[Literal["sdpa", "naive"], Meta(extra=_LIVE)] = "sdpa"
     threads: Annotated[int, Meta(ge=1, le=64, extra=_LIVE)] = 1
@@ -104,6 +107,33 @@ class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     warm_up: Annotated[bool, Meta(extra=_RESTART)] = True
     layers: Annotated[int, Meta(ge=1, le=48, extra=_RESTART)] = 4
     width: Annotated[int, Meta(ge=32, le=2048, extra=_RESTART)] = 256
+
+
+FEATURE_NAMES = (
+    *("channel", "language", "region", "hour", "weekday", "device", "app-version", "loyalty", "orders", "open-orders"),
+    *("last-order-age", "last-order-value", "returns", "refunds", "complaints", "payment", "delivery", "warehouse"),
+    *("campaign", "coupon", "page", "referrer", "waiting-time", "previous-intent"),
+)
+FeatureName = Annotated[str, Meta(min_length=1, max_length=40)]
+
+
+class FeaturesConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """What a request tells the model beside its text: the first `count` of FEATURE_NAMES. With `trim` only the `kept`
+    weightiest are computed: always (`on`), or while the circuit breaker is open (`auto`). `order`: by measured weight.
+    """
+
+    count: Annotated[int, Meta(ge=0, le=len(FEATURE_NAMES), extra=_RESTART)] = 0
+    trim: Annotated[Literal["off", "auto", "on"], Meta(extra=_LIVE)] = "off"
+    kept: Annotated[int, Meta(ge=0, le=len(FEATURE_NAMES), extra=_LIVE)] = 12
+    order: Annotated[tuple[FeatureName, ...], Meta(max_length=len(FEATURE_NAMES), extra=_LIVE)] = ()
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        unknown = [name for name in self.order if name not in FEATURE_NAMES]
+        if unknown or len(set(self.order)) != len(self.order):
+            raise ValueError(
+                f"order has {unknown[0] if unknown else 'a name twice'}; features: {', '.join(FEATURE_NAMES)}"
+            )
 
 
 class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -159,6 +189,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     memory: MemoryConfig = MemoryConfig()
     governance: GovernanceConfig = GovernanceConfig()
     model: ModelSettings = ModelSettings()
+    features: FeaturesConfig = FeaturesConfig()
     sessions: SessionsConfig = SessionsConfig()
     dependency: DependencyConfig = DependencyConfig()
 

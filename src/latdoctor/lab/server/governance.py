@@ -1,4 +1,4 @@
-"""Load governance: readiness, admission, circuit breaker, retry budget, lanes and the standby model."""
+"""Load governance: readiness, admission, circuit breaker, retry budget, lanes, features and the standby model."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import StrEnum
 
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.errors import LoadShed, Unavailable
+from latdoctor.lab.server.features import features_of
 from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests
 from latdoctor.lab.server.schedulers.batch import Lane, Work
 from latdoctor.lab.server.schedulers.cost_model import CostModel
@@ -84,7 +85,7 @@ class RetryBudget:
 
 
 class Governance:
-    """Judges requests by the present configuration. Called on the event loop, except for the two methods that differ.
+    """Judges requests by the present configuration. Called on the event loop, except for the methods that differ.
 
     While the breaker is open the light model answers (`standby: auto`), or long requests are refused.
     A request of high priority passes breaker and deadline.
@@ -149,6 +150,13 @@ class Governance:
         self.breaker.note(
             latency, self._clock(), limit=limits.breaker_p99_ms / 1000, open_for=limits.breaker_open_ms / 1000
         )
+
+    def features(self) -> tuple[tuple[str, ...], bool]:
+        """The features that a request is computed with now, and whether some are left out. Any thread."""
+        settings = self._config.features
+        trims = settings.trim == "on" or (settings.trim == "auto" and self.breaker.is_open(self._clock()))
+        trims = trims and settings.kept < settings.count
+        return features_of(settings, trimmed=trims), trims
 
     def wants_standby(self) -> bool:
         """Whether the light model computes the next batch. Called by the worker, with the shared lock held."""

@@ -87,7 +87,7 @@ class InferenceServer:
         self.shared = TimedLock(self.metrics.lock_wait.observe)
         self.cost_model = CostModel()
         self.governance = Governance(config, self.cost_model, clock)
-        self.models = ServingModels(backend.model, self.governance.wants_standby, self.shared)
+        self.models = ServingModels(backend.model, self.governance.wants_standby, self.shared, self.metrics.model_load)
         self.batch_metrics = BatchMetrics(self.metrics, self.cost_model, backend.torch_threads)
         self.engine = Engine(self._scheduler, config, self.models, self.batch_metrics, clock)
         self.sessions = SessionLevels(
@@ -186,6 +186,7 @@ class InferenceServer:
             "dtype": model.precision,
             "attention": model.settings.attention,
             "model_version": model.settings.version,
+            "model_checksum": model.checksum,
         }
         values = {
             "ref_start_time_seconds": self._began_unix,

@@ -20,7 +20,15 @@ from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, LoadShed, RequestRefused, Unavailable
 from latdoctor.lab.server.governance import Governance, Readiness
-from latdoctor.lab.server.intent_request import BODY_SECONDS, AnswerSource, RequestContext, Ticket, parse, read
+from latdoctor.lab.server.intent_request import (
+    BODY_SECONDS,
+    MODEL_VERSION_HEADER,
+    AnswerSource,
+    RequestContext,
+    Ticket,
+    parse,
+    read,
+)
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.stages import StageHandlers, Stages
 from latdoctor.load.mix import FRAMES_PER_SECOND
@@ -55,7 +63,9 @@ class IntentHandler:
         except RequestRefused as refused:
             return await self._refuse(refused, began, entered)
         self.metrics.requests.of("200").inc()
-        headers = {"connection": "close"} if self.readiness.away else None
+        headers = {"connection": "close"} if self.readiness.away else {}
+        if context.computed is not None:
+            headers[MODEL_VERSION_HEADER] = context.computed.version
         return Response(context.body, media_type="application/json", headers=headers)
 
     async def _answered(self, request: Request, began: float, entered: float) -> RequestContext:

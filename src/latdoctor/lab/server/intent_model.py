@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,6 +19,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import ModelSettings
 from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory.pool_interface import MemoryPool
+from latdoctor.lab.server.model_weights import VerifiedWeights, load_weights
 from latdoctor.lab.server.network import (
     BACKENDS,
     BATCHES,
@@ -35,6 +37,7 @@ from latdoctor.lab.server.network import (
     layers_of,
     resolve_precision,
 )
+from latdoctor.lab.server.network_weights import loaded_encoder
 from latdoctor.lab.server.standby_model import Predictions
 from latdoctor.lab.server.tokenizer import VOCABULARY
 
@@ -71,6 +74,11 @@ class PreparedNetwork(Struct, frozen=True):
     run: Callable[..., Tensor]
     checksum: str
     parameters: int
+    weights: VerifiedWeights | None = None  # of a registered version, which the network maps
+
+    @property
+    def width(self) -> int:
+        return int(self.encoder.tokens.weight.shape[1])
 
     @property
     def dtype(self) -> torch.dtype:
@@ -114,8 +122,13 @@ class IntentModel:
         return self._positions
 
     def standby(self) -> IntentModel:
-        """The light model of the same version over the same pool: faster, and with answers of its own."""
-        light = msgspec.structs.replace(self.settings, layers=STANDBY_LAYERS, width=STANDBY_WIDTH, compile=False)
+        """The light model of the same version over the same pool: faster, and with answers of its own.
+
+        It is drawn, not loaded: the registry has the main model of a version only.
+        """
+        light = msgspec.structs.replace(
+            self.settings, layers=STANDBY_LAYERS, width=STANDBY_WIDTH, compile=False, registry=""
+        )
         return IntentModel(light, self.pool, positions=self._positions)
 
     def apply(self, settings: ModelSettings) -> None:
@@ -162,6 +175,7 @@ class IntentModel:
             scores=tuple(scores.tolist()),
             checksum=now.checksum,
             padded_tokens=rows * longest,
+            version=now.settings.version,
         )
 
     def _logits(
@@ -173,8 +187,7 @@ class IntentModel:
         mask = None
         if min(lengths) < longest:
             mask = (torch.arange(longest, device=self._device) < sizes[:, None])[:, None, None, :]
-        width = now.settings.width
-        with self.pool.tensor((rows, longest, width), now.dtype, long=long) as states:
+        with self.pool.tensor((rows, longest, now.width), now.dtype, long=long) as states:
             self._embed(now, batch, states, long=long)
             logits: Tensor = now.run(states, sizes, mask)
             return logits[: len(batch)].float()
@@ -203,26 +216,41 @@ class IntentModel:
         states += encoder.positions.weight[:longest]
 
     def _prepared(self, settings: ModelSettings) -> PreparedNetwork:
-        if settings.width % HEADS:
-            raise UsageError(f"model.width is {settings.width}, not a multiple of {HEADS}")
+        """Raises UsageError, and ModelRefused for a version that the registry cannot give."""
         precision = resolve_precision(settings.precision, self._device)
-        drawn = Encoder(
-            layers=layers_of(settings.version, settings.layers),
-            width=settings.width,
-            intents=len(INTENTS),
-            positions=self._positions,
-            attention=settings.attention,
-        )
-        checksum = draw_weights(drawn, settings.version)
-        network = convert_precision(drawn.eval(), precision).to(self._device)
+        if settings.registry:
+            weights = load_weights(Path(settings.registry), settings.version, settings.weights)
+            encoder = loaded_encoder(
+                weights, intents=len(INTENTS), positions=self._positions, attention=settings.attention
+            )
+            checksum = weights.manifest.sha256[:16]
+        else:
+            weights = None
+            encoder, checksum = self._drawn(settings)
+        parameters = sum(one.numel() for one in encoder.parameters())
+        network = convert_precision(encoder.eval(), precision).to(self._device)
         return PreparedNetwork(
             settings=settings,
             precision=precision,
             encoder=network,
             run=self.compilations.compiled(network, self._compiler) if settings.compile else network,
             checksum=checksum,
-            parameters=sum(weights.numel() for weights in drawn.parameters()),
+            parameters=parameters,
+            weights=weights,
         )
+
+    def _drawn(self, settings: ModelSettings) -> tuple[Encoder, str]:
+        """A network whose weights are drawn by the seed of its version, and their digest."""
+        if settings.width % HEADS:
+            raise UsageError(f"model.width is {settings.width}, not a multiple of {HEADS}")
+        encoder = Encoder(
+            layers=layers_of(settings.version, settings.layers),
+            width=settings.width,
+            intents=len(INTENTS),
+            positions=self._positions,
+            attention=settings.attention,
+        )
+        return encoder, draw_weights(encoder, settings.version)
 
 
 def _network(settings: ModelSettings) -> ModelSettings:

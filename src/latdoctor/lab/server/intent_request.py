@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 MAX_BODY_BYTES = 64 * 1024
 MAX_AUDIO_SECONDS = 3600.0
 MAX_TURNS = 20  # of a transcript
+MODEL_VERSION_HEADER = "x-model-version"  # of the model that computed an answer, for a router in front
 _NAME = r"^[A-Za-z0-9._:@/+-]+$"
 
 Name = Annotated[str, Meta(min_length=1, max_length=80, pattern=_NAME)]

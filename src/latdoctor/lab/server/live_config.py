@@ -51,7 +51,8 @@ class LiveConfig:
     async def change(self, patch: Mapping[str, Any], etags: frozenset[str]) -> ServerConfig:
         """The new configuration, in effect. `etags`: those the caller accepts; `*` is any.
 
-        Raises UsageError for a bad value, StaleEtag, NeedsRestart. Waiting requests are kept.
+        Raises UsageError for a bad value, StaleEtag, NeedsRestart, RequestRefused for a version of the model that the
+        registry cannot give. Waiting requests are kept.
         """
         async with self._changing:
             before = self.config
@@ -65,7 +66,7 @@ class LiveConfig:
             return after
 
     async def rebuild(self) -> str:
-        """Builds the models of the present configuration again; the checksum of the main one."""
+        """Loads or draws the models of the present configuration again; the checksum of the main one."""
         async with self._changing:
             return await asyncio.get_running_loop().run_in_executor(self.threads, self.models.rebuild)
 

@@ -27,14 +27,43 @@ class Policy(StrEnum):
 Weight = Annotated[float, Meta(ge=0, le=1000)]
 
 
+VersionName = Annotated[str, Meta(max_length=40, pattern=r"^[ -~]*$")]
+
+
+class SplitBy(StrEnum):
+    """What decides whether a request goes to the canary: each request by itself, or its session."""
+
+    REQUEST = "request"
+    SESSION = "session"
+
+
 class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
-    """The router's knobs, all of them live."""
+    """The router's knobs, all of them live.
+
+    `model_version`: of all replicas; empty: the one that they were started with. `canary_version`: of the last
+    `canary_replicas` of them, which get `canary_share` of the requests; empty: no canary. With `canary_judge` the
+    canary is promoted or rolled back by itself (`canary_controller`); slow is then what takes longer than
+    `canary_slo_ms` (0: than nineteen of twenty answers of the other version).
+    """
 
     policy: Policy = Policy.LEAST_LOADED
     weights: dict[str, Weight] = {}  # by replica; 1 where none is given
     slow_start_ms: Annotated[float, Meta(ge=0, le=600_000)] = 10_000
     timeout_ms: Annotated[float, Meta(gt=0, le=600_000)] = 30_000  # of one request at one replica
     sticky: bool = False  # whether a session goes to the same replica for as long as that one is ready
+    model_version: VersionName = ""
+    canary_version: VersionName = ""
+    canary_share: Annotated[float, Meta(ge=0, le=1)] = 0.1
+    canary_by: SplitBy = SplitBy.REQUEST
+    canary_replicas: Annotated[int, Meta(ge=1, le=1000)] = 1
+    canary_judge: bool = False
+    canary_slo_ms: Annotated[float, Meta(ge=0, le=600_000)] = 0
+    probe_set: Annotated[str, Meta(max_length=4096)] = ""  # a file of texts and their intents: `probe_set`
+
+    @property
+    def by_session(self) -> bool:
+        """Whether the session of a request matters."""
+        return self.sticky or (self.canary_version != "" and self.canary_by is SplitBy.SESSION)
 
 
 def patched_router_config(config: RouterConfig, changes: dict[str, Any]) -> RouterConfig:
@@ -154,6 +183,25 @@ def build(policy: Policy, slow_start: float) -> Balancer:
     if policy is Policy.LEAST_LOADED:
         return _LeastLoaded(slow_start)
     return _RoundRobin(slow_start, by_weight=policy is Policy.WEIGHTED)
+
+
+class CanarySplit:
+    """Decides which requests go to the canary: exactly its share of the requests, or its share of the sessions."""
+
+    def __init__(self) -> None:
+        self._owed = 0.0
+
+    def to_canary(self, config: RouterConfig, session: str | None) -> bool:
+        """A request without a session counts by itself. A session stays where it is while the share does not change,
+        and one that is in a small share is in a larger one too.
+        """
+        if config.canary_by is SplitBy.SESSION and session is not None:
+            return _draw(session, config.canary_version) < config.canary_share
+        self._owed += config.canary_share
+        if self._owed < 1:
+            return False
+        self._owed -= 1
+        return True
 
 
 def sticky_replica(session: str, candidates: Sequence[Candidate]) -> str | None:

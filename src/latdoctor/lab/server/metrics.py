@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from latdoctor.lab.server.model_registry import RefusalCode
 from latdoctor.lab.server.schedulers.batch import Batch
 from latdoctor.lab.server.schedulers.cost_model import CostModel
+from latdoctor.lab.server.standby_model import ModelLoad
 from latdoctor.load.mix import BODY_SIZES, SECONDS, body_size
 
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)
@@ -38,6 +40,7 @@ class ServerMetrics:
         self._stages()
         self._batches()
         self._runtime()
+        self._loads()
 
     def _requests(self) -> None:
         self.requests = self.split_counter("ref_requests", "Requests answered, by HTTP status", "status", STATUSES)
@@ -47,6 +50,9 @@ class ServerMetrics:
         self.rejected = self.split_counter("ref_rejected", "Requests that made no sense", "reason", REJECTED)
         self.cancelled = self.counter("ref_requests_cancelled", "Requests whose client went before the answer")
         self.fallback = self.counter("ref_fallback", "Requests answered without the model, for it took too long")
+        self.features_trimmed = self.counter(
+            "ref_features_trimmed", "Requests computed with fewer features than they have"
+        )
         self.standby = self.counter("ref_standby_requests", "Requests answered by the light model")
         self.body_seconds = self.histogram(
             "ref_body_seconds", "From a request's first line to its whole body, which no other time here holds", SECONDS
@@ -95,6 +101,22 @@ class ServerMetrics:
         self.gc_pause = self.histogram("ref_gc_pause_seconds", "Pauses of Python's garbage collector", SECONDS)
         self.loop_lag = self.histogram("ref_loop_lag_seconds", "How late a 50 ms heartbeat of the event loop", SECONDS)
         self._by_version = self.family("ref_latency_by_version_seconds", _FROM_TO, ("model_version",), SECONDS)
+
+    def _loads(self) -> None:
+        self.model_reloads = self.counter("ref_model_reloads", "Versions that were loaded and put in service")
+        self.model_refusals = self.split_counter(
+            "ref_model_reloads_refused", "Versions that were not put in service, by why", "reason", tuple(RefusalCode)
+        )
+        self.model_load_seconds = self.histogram(
+            "ref_model_load_seconds", "From the order to load a version to its service, or its refusal", SECONDS
+        )
+
+    def model_load(self, load: ModelLoad) -> None:
+        self.model_load_seconds.observe(load.seconds)
+        if load.refused:
+            self.model_refusals.of(load.refused).inc()
+        else:
+            self.model_reloads.inc()
 
     def latency_of_version(self, version: str, seconds: float) -> None:
         self._by_version.labels(*self.fixed, version).observe(seconds)

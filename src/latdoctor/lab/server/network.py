@@ -6,7 +6,6 @@ parameters). Weights are drawn from the version's own seed, so a version is the 
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import math
 import re
@@ -155,16 +154,14 @@ def resolve_precision(precision: Literal["auto", "fp32", "bf16", "int8"], device
 
 
 def convert_precision(encoder: Encoder, precision: Precision) -> nn.Module:
-    """A copy of `encoder` in `precision`; int8 quantises the inner networks only (activations as they come).
+    """`encoder` in `precision`; int8 quantises the inner networks only (activations as they come).
 
-    Attention stays in fp32: quantising it too was measured to drift 3.4 times as far for a third more speed.
+    Weights that have the type already are not copied. Attention stays in fp32: quantising it too was measured to drift
+    3.4 times as far for a third more speed.
     """
-    clone = copy.deepcopy(encoder)
     if precision == "bf16":
-        return clone.to(torch.bfloat16)
-    if precision == "int8":
-        return _int8(clone)
-    return clone
+        return encoder.to(torch.bfloat16)
+    return _int8(encoder.float()) if precision == "int8" else encoder.float()
 
 
 def _int8(encoder: Encoder) -> nn.Module:

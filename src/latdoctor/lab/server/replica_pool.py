@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.load_balancing import (
+    CanarySplit,
     Candidate,
     Policy,
     RouterConfig,
@@ -43,6 +44,10 @@ class Replica(Struct):
     pid: int = 0  # 0: no process
     losses: int = 0
     starts: int = 0  # how many processes it has had
+    version: str = ""  # of its model; empty: not known yet
+    started_version: str = ""  # the first one that it served
+    switches: int = 0  # of its version, by the router
+    fresh: bool = True  # its process has the version of its command line
 
 
 class ReplicaStatus(Struct, frozen=True):
@@ -58,6 +63,8 @@ class ReplicaStatus(Struct, frozen=True):
     weight: float
     eased_weight: float  # what counts now; below `weight` while it is eased in; 0 where it takes nothing
     weight_share: float  # of its weight, whatever that is
+    version: str = ""  # of its model; empty: not known yet
+    fresh: bool = False  # the router has not given its process a version yet
 
 
 class ReplicaPool:
@@ -80,6 +87,9 @@ class ReplicaPool:
         self._now = now
         self._replicas = {name: Replica(name, url.rstrip("/")) for name, url in urls.items()}
         self._changed = asyncio.Event()
+        self.changing = asyncio.Lock()  # held while a configuration is read in order to change it
+        self._split = CanarySplit()
+        self.changes = -1  # of the configuration since the start
         self.configure(config or RouterConfig())
 
     @property
@@ -103,12 +113,16 @@ class ReplicaPool:
                 next_step="leave one its weight; null resets a weight to 1",
             )
         self._config = config
-        self._balancer = build(config.policy, config.slow_start_ms / 1000)
+        self.changes += 1
+        # The canary has a balancer of its own: credits of one group of replicas are nothing to the other.
+        self._balancers = [build(config.policy, config.slow_start_ms / 1000) for _ in range(2)]
 
     def choose(self, but: frozenset[str] = frozenset(), session: str | None = None) -> Replica | None:
         """The replica for the next request, except those in `but`; None if none is ready.
 
-        With sticky sessions, a request of a session goes to the session's replica.
+        With sticky sessions, a request of a session goes to the session's replica. During a canary it is one of the
+        canary's replicas for the canary's share of the requests; where one of the versions has no replica, the other
+        one answers.
         """
         now = self._now()
         candidates = [
@@ -116,9 +130,55 @@ class ReplicaPool:
             for one in self._replicas.values()
             if one.state is ReplicaState.READY and one.name not in but
         ]
+        candidates, canary = self._of_version(candidates, session)
         sticky = self._config.sticky and session is not None
-        chosen = sticky_replica(session or "", candidates) if sticky else self._balancer.choose(candidates)
+        chosen = sticky_replica(session or "", candidates) if sticky else self._balancers[canary].choose(candidates)
         return None if chosen is None else self._replicas[chosen]
+
+    def _of_version(self, candidates: list[Candidate], session: str | None) -> tuple[list[Candidate], bool]:
+        """Those of the version that answers the next request, and whether that is the canary."""
+        version = self._config.canary_version
+        if not version:
+            return candidates, False
+        groups = [
+            [one for one in candidates if (self._replicas[one.name].version == version) is of] for of in (False, True)
+        ]
+        canary = self._split.to_canary(self._config, session)
+        if not groups[canary]:
+            canary = not canary
+        return groups[canary], canary
+
+    def serves(self, name: str, version: str, switches: int) -> None:
+        """The replica reported this version when it had been switched so many times; an earlier report is ignored."""
+        replica = self.known(name)
+        if version and replica.switches == switches:
+            replica.version = version
+            replica.started_version = replica.started_version or version
+
+    def switched(self, name: str, version: str) -> None:
+        """The replica was made to serve this version."""
+        replica = self.known(name)
+        replica.version, replica.fresh = version, False
+        replica.switches += 1
+
+    def settled(self, name: str) -> None:
+        """The replica's process has the version that it shall have; what an operator changes from now on stays."""
+        replica = self.known(name)
+        if replica.state is ReplicaState.READY:
+            replica.fresh = False
+
+    @property
+    def version_switches(self) -> int:
+        """How often a replica was given another version."""
+        return sum(one.switches for one in self._replicas.values())
+
+    def desired_version(self, name: str, config: RouterConfig | None = None) -> str:
+        """The version that the replica shall have by the configuration; empty: not known."""
+        config = config or self._config
+        canaries = list(self._replicas)[-config.canary_replicas :]
+        if config.canary_version and name in canaries:
+            return config.canary_version
+        return config.model_version or self.known(name).started_version
 
     @contextmanager
     def in_flight(self, replica: Replica) -> Iterator[None]:
@@ -148,6 +208,7 @@ class ReplicaPool:
     def started(self, name: str, pid: int) -> None:
         """Its process runs; it is not ready yet."""
         self._replicas[name].starts += 1
+        self._replicas[name].version, self._replicas[name].fresh = "", True
         self._set(name, ReplicaState.STARTING, pid)
 
     def ready(self, name: str) -> None:
@@ -184,6 +245,8 @@ class ReplicaPool:
                 weight=(weight := self._weight(one.name)),
                 eased_weight=weight * (share := self._weight_share(one)),
                 weight_share=share,
+                version=one.version,
+                fresh=one.fresh,
             )
             for one in self._replicas.values()
         ]

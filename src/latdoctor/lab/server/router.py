@@ -25,7 +25,9 @@ from yarl import URL
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server import intent_request
 from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, RequestRefused, Unavailable
+from latdoctor.lab.server.intent_request import MODEL_VERSION_HEADER
 from latdoctor.lab.server.replica_pool import Replica, ReplicaPool, ReplicaState
+from latdoctor.lab.server.version_metrics import VersionMetrics
 
 MAX_ANSWER_BYTES = 1 << 20
 OK = 200
@@ -65,7 +67,16 @@ class RouterMetrics:
             "Share of its weight that counts now: below 1 while it is eased in, 0 where it takes nothing",
         )
         self._lost = self._counter("ref_router_replica_lost", "Times its process was lost", "replica")
-        self._info = self._gauge("ref_router_replica_info", "Where its own page is", "address")
+        self._info = self._gauge(
+            "ref_router_replica_info", "Where its own page is, and its model", "address", "model_version"
+        )
+        self.versions = VersionMetrics(self.registry, SECONDS)
+        self._switches = Gauge(
+            "ref_router_version_switches", "Times a replica was given another version", registry=self.registry
+        )
+        self._canary_share = Gauge(
+            "ref_router_canary_share", "Share of the requests that goes to the canary", registry=self.registry
+        )
         self._counted_losses: Counting[str] = Counting()
         self._statuses: dict[str, set[str]] = {}  # of the answers of each replica
 
@@ -81,8 +92,9 @@ class RouterMetrics:
     def arrived(self) -> None:
         self._arrivals.inc()
 
-    def answered(self, replica: str, status: int, seconds: float) -> None:
-        """`status` as sent to the client, `seconds` since the request arrived."""
+    def answered(self, replica: str, version: str, status: int, seconds: float) -> None:
+        """`status` as sent to the client, `seconds` since the request arrived, by this version of the model."""
+        self.versions.answered(version, status, seconds)
         self._answers.labels(replica, str(status)).inc()
         self._statuses.setdefault(replica, set()).add(str(status))
         self._seconds.labels(replica).observe(seconds)
@@ -101,8 +113,11 @@ class RouterMetrics:
             self._seconds.remove(gone)
         for gauge in (self._up, self._in_flight, self._weight, self._share, self._info):
             gauge.clear()
+        config = self._pool.config
+        self._switches.set(self._pool.version_switches)
+        self._canary_share.set(config.canary_share if config.canary_version else 0.0)
         for one in self._pool.statuses():
-            self._info.labels(one.name, one.url).set(1)
+            self._info.labels(one.name, one.url, one.version).set(1)
             self._up.labels(one.name).set(one.state is ReplicaState.READY)
             self._in_flight.labels(one.name).set(one.in_flight)
             self._weight.labels(one.name).set(one.eased_weight)
@@ -130,7 +145,7 @@ class Router:
     def __init__(self, pool: ReplicaPool, *, one_try: bool = False) -> None:
         self._pool = pool
         self._one_try = one_try
-        self._metrics = RouterMetrics(pool)
+        self.metrics = RouterMetrics(pool)
         self._session: aiohttp.ClientSession | None = None
         self.draining = False  # reports not ready, and asks clients to disconnect
 
@@ -173,11 +188,11 @@ class Router:
         return JSONResponse(body, status_code=200 if ready and not self.draining else 503)
 
     async def _page(self, _: Request) -> Response:
-        return Response(self._metrics.page(), media_type=CONTENT_TYPE_LATEST)
+        return Response(self.metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
     async def _forward(self, request: Request) -> Response:
         arrived = time.monotonic()
-        self._metrics.arrived()
+        self.metrics.arrived()
         try:
             body = await intent_request.read(request)
             answer = await self._until_disconnect(request, body, arrived)
@@ -185,10 +200,10 @@ class Router:
                 answer.headers["connection"] = "close"
             return answer
         except RequestRefused as refused:
-            self._metrics.unrouted(refused.reason)
+            self.metrics.unrouted(refused.reason)
             return refused.response()
         except (ClientDisconnect, ClientGone):
-            self._metrics.unrouted("client-gone")
+            self.metrics.unrouted("client-gone")
             return Response(status_code=CLIENT_GONE)
 
     async def _until_disconnect(self, request: Request, body: bytes, arrived: float) -> Response:
@@ -207,8 +222,9 @@ class Router:
     async def _send_to_replica(self, request: Request, body: bytes, arrived: float) -> Response:
         """Tries one replica after the other until one has accepted the request."""
         tried: frozenset[str] = frozenset()
-        session = session_of(body) if self._pool.config.sticky else None
+        session = session_of(body) if self._pool.config.by_session else None
         while (replica := self._pool.choose(tried, session)) is not None:
+            version = replica.version
             try:
                 with self._pool.in_flight(replica):
                     answer = await self._deliver(replica, request, body)
@@ -218,7 +234,8 @@ class Router:
                 self._pool.unready(replica.name)  # until it answers the supervisor again
                 tried |= {replica.name}
                 continue
-            self._metrics.answered(replica.name, answer.status_code, time.monotonic() - arrived)
+            version = answer.headers.get(MODEL_VERSION_HEADER, version)
+            self.metrics.answered(replica.name, version, answer.status_code, time.monotonic() - arrived)
             return answer
         raise Unavailable("no-replica", "no replica can take the request now")
 

@@ -2,15 +2,19 @@
 
 `GET /admin/config` returns the configuration and its ETag; `PATCH /admin/config` takes a merge patch (RFC 7396) and
 requires that ETag in If-Match (`*` matches any), so that concurrent changes are not lost. An ETag is never reused. A
-weight of null resets it to 1. `GET /admin/replicas` has an ETag of its own, which changes whenever a process starts:
-with it in If-Match, a repeated `POST /admin/replicas/NAME/replace` does not replace twice.
+weight of null resets it to 1. A change of `model_version`, `canary_version` or `canary_replicas` returns when the
+replicas have their versions (`version_rollout`); `GET /admin/canary` compares both. `GET /admin/replicas` has an ETag
+of its own, which changes whenever a process starts: with it in If-Match, a repeated
+`POST /admin/replicas/NAME/replace` does not replace twice.
 """
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from starlette.requests import Request
@@ -19,39 +23,60 @@ from starlette.routing import BaseRoute
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.admin_http import AdminGuard, json_response, read_json
+from latdoctor.lab.server.canary_controller import CanaryController
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.load_balancing import digest, patched_router_config
+from latdoctor.lab.server.probe_set import read_probe_set
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.supervisor import Supervisor
+from latdoctor.lab.server.version_rollout import VersionRollout
 from latdoctor.sanitize import clean
 
 
-def routes(pool: ReplicaPool, supervisor: Supervisor | None, token: str) -> list[BaseRoute]:
+def routes(
+    pool: ReplicaPool,
+    supervisor: Supervisor | None,
+    token: str,
+    rollout: VersionRollout | None = None,
+    canary: CanaryController | None = None,
+) -> list[BaseRoute]:
     """The admin routes. Without a token every request is refused; without a supervisor replacement is refused."""
     guard = AdminGuard(token)
-    return [*_config_routes(pool, guard), *_replica_routes(pool, supervisor, guard)]
+    routes = [
+        *_config_routes(pool, rollout or VersionRollout(pool, token), guard),
+        *_replica_routes(pool, supervisor, guard),
+    ]
+    if canary is not None:
+
+        async def show(_: Request) -> Response:
+            return json_response(canary.status())
+
+        routes.append(guard.route("GET", "/admin/canary", show))
+    return routes
 
 
-def _config_routes(pool: ReplicaPool, guard: AdminGuard) -> list[BaseRoute]:
-    start_id, changes = secrets.token_hex(4), 0
+def _config_routes(pool: ReplicaPool, rollout: VersionRollout, guard: AdminGuard) -> list[BaseRoute]:
+    start_id = secrets.token_hex(4)
 
     def etag() -> str:
         """Never reused after a change, even if the configuration is the same as before."""
-        return f"{digest(pool.config)}-{start_id}-{changes}"
+        return f"{digest(pool.config)}-{start_id}-{pool.changes}"
 
     async def show(_: Request) -> Response:
-        return json_response(pool.config, etag=etag())
+        async with rollout.lock:  # a change in progress is shown when it is complete
+            return json_response(pool.config, etag=etag())
 
     async def patch(request: Request) -> Response:
-        nonlocal changes
         expected = _if_match(request)
         body = await read_json(request, dict[str, Any])
-        # No await from here on, so no other change can come between.
-        if expected not in ("*", etag()):
-            raise BadRequest(412, "changed", "the configuration has changed since; read it again")
-        pool.configure(patched_router_config(pool.config, body))
-        changes += 1
-        return json_response(pool.config, etag=etag())
+        async with rollout.lock:
+            if expected not in ("*", etag()):
+                raise BadRequest(412, "changed", "the configuration has changed since; read it again")
+            config = patched_router_config(pool.config, body)
+            if config.probe_set != pool.config.probe_set and config.probe_set:
+                await asyncio.to_thread(read_probe_set, Path(config.probe_set))  # so that a bad one is refused
+            await rollout.apply(config)
+            return json_response(pool.config, etag=etag())
 
     return [guard.route("GET", "/admin/config", show), guard.route("PATCH", "/admin/config", patch)]
 

@@ -128,7 +128,8 @@ def app(server: InferenceServer, extra: Sequence[BaseRoute] = ()) -> Starlette:
 
     async def readyz(_: Request) -> Response:
         state = server.readiness.state
-        return json_response({"status": state}, status=READY if state is ServerState.READY else UNAVAILABLE)
+        body = {"status": state, "model_version": server.models.main.settings.version}
+        return json_response(body, status=READY if state is ServerState.READY else UNAVAILABLE)
 
     async def metrics(_: Request) -> Response:
         return Response(await server.page(), headers={"content-type": CONTENT_TYPE})

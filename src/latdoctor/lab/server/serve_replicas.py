@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 from msgspec import Struct
@@ -15,12 +16,14 @@ from latdoctor.errors import OperationError
 from latdoctor.lab.hardened_http_server import HttpServer, stop_event
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
+from latdoctor.lab.server.canary_controller import CanaryController
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState, ReplicaStatus
 from latdoctor.lab.server.router import Router
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
 from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
+from latdoctor.lab.server.version_rollout import VersionRollout
 
 # Extension attached at the start of a router; its routes require the token.
 Agent = Callable[[ReplicaPool, Supervisor, str], Sequence[BaseRoute]]
@@ -57,9 +60,11 @@ async def serve_router(
     stop_requested = end or stop_event(signals)
     pool = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
     supervisor = Supervisor(pool, options.commands, options.timeouts)
+    rollout = VersionRollout(pool, options.token)
     also = options.agent(pool, supervisor, options.token) if options.agent else ()
     async with Router(pool) as router:
-        app = router.app(*router_admin.routes(pool, supervisor, options.token), *also)
+        canary = CanaryController(pool, rollout, router.metrics.versions, router.metrics.registry)
+        app = router.app(*router_admin.routes(pool, supervisor, options.token, rollout, canary), *also)
         listening = HttpServer(app, host=options.host, port=options.port, drain_seconds=options.timeouts.drain)
         await listening.start()
         try:
@@ -67,12 +72,25 @@ async def serve_router(
             if await _all_ready(pool, options.timeouts.start, stop_requested):
                 for url in (listening.url, *(command.url for command in options.commands)):
                     announce(url)
-                await stop_requested.wait()
+                async with running(canary.run()):
+                    await stop_requested.wait()
                 router.draining = True
                 await asyncio.sleep(options.grace_seconds)
         finally:
             await listening.stop()
             await supervisor.stop()
+
+
+@asynccontextmanager
+async def running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Runs `work` beside the context, and cancels it at the end. Raises what it raised."""
+    task = asyncio.create_task(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
 
 
 async def _all_ready(pool: ReplicaPool, within: float, stop_requested: asyncio.Event) -> bool:

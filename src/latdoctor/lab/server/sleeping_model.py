@@ -2,11 +2,12 @@
 
 It computes nothing unless asked to: queue, batching, limits, metrics and shutdown are those of the reference server,
 the forward pass is a pause that grows with the padded tokens of the batch, and intents are derived from the length of
-the input.
+the input. With a model registry its versions differ in speed and in their share of wrong and failed answers.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct
 
-from latdoctor.errors import UsageError
+from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings, ServerConfig
 from latdoctor.lab.server.inference_server import ModelBackend
 from latdoctor.lab.server.intent_request import ModelInput
@@ -26,13 +27,17 @@ from latdoctor.lab.server.memory.pool_interface import (
     OutOfMemory,
     Shape,
 )
+from latdoctor.lab.server.model_registry import ModelRefused, RefusalCode
+from latdoctor.lab.server.model_weights import VerifiedWeights, load_weights
 from latdoctor.lab.server.profiler import ProfileOptions
 from latdoctor.lab.server.standby_model import Predictions
 
 if TYPE_CHECKING:
     import torch
 
-_INTENTS = ("order-status", "cancel-order", "delivery-late")
+ARCHITECTURE = "sleeping"
+_TENSOR = "slower, wrong, failing"
+INTENTS = ("order-status", "cancel-order", "delivery-late")
 _FEATURES = 80  # of one frame of audio, as the real model takes them
 _MIB = 1 << 20
 
@@ -55,6 +60,56 @@ class SleepTimes(Struct, frozen=True):
         return (self.batch + self.token * padded_tokens) * self.slower
 
 
+class SleepingVersion(Struct, frozen=True):
+    """How a registered version differs: times as slow, and the shares of requests answered wrongly and of batches that
+    fail. Its file has these three numbers in place of weights.
+    """
+
+    slower: float = 1.0
+    wrong: float = 0.0
+    failing: float = 0.0
+
+    def file(self) -> bytes:
+        """The safetensors file of this version."""
+        import numpy as np
+        from safetensors.numpy import save
+
+        return bytes(save({_TENSOR: np.array([self.slower, self.wrong, self.failing], dtype=np.float64)}))
+
+
+def _loaded(weights: VerifiedWeights) -> SleepingVersion:
+    """Raises ModelRefused."""
+    from safetensors import SafetensorError, safe_open
+
+    version = weights.manifest.version
+    if weights.manifest.architecture != ARCHITECTURE:
+        detail = f"the weights of version {version} are not of a sleeping model"
+        raise ModelRefused(RefusalCode.WRONG_TENSORS, detail)
+    try:
+        with safe_open(weights.path, framework="np") as opened:
+            numbers = opened.get_tensor(_TENSOR).tolist()
+            return msgspec.convert(dict(zip(("slower", "wrong", "failing"), numbers, strict=True)), SleepingVersion)
+    except (SafetensorError, OSError, ValueError, TypeError) as error:
+        detail = f"the weights of version {version} are no safetensors file: {str(error)[:200]}"
+        raise ModelRefused(RefusalCode.WRONG_FORMAT, detail) from error
+
+
+class _Loaded(Struct, frozen=True):
+    """A version in use; replaced as a whole, so that a forward sees only one."""
+
+    settings: ModelSettings
+    version: SleepingVersion
+    checksum: str
+
+
+def _prepared(settings: ModelSettings) -> _Loaded:
+    """Raises ModelRefused for a version that the registry cannot give."""
+    if not settings.registry:
+        return _Loaded(settings, SleepingVersion(), f"sleeping-{settings.version}")
+    weights = load_weights(Path(settings.registry), settings.version, settings.weights)
+    return _Loaded(settings, _loaded(weights), weights.manifest.sha256[:16])
+
+
 def _keep_busy(seconds: float) -> None:
     """Uses so much processor time, however long that takes."""
     ends = time.thread_time() + seconds
@@ -68,34 +123,45 @@ class SleepingModel:
     precision = "fp32"
 
     def __init__(self, settings: ModelSettings, times: SleepTimes) -> None:
-        self.settings, self._times = settings, times
-        self._weights = b""
+        """Raises ModelRefused."""
+        self._now, self._times = _prepared(settings), times
+        self._memory = b""
+        self._random = random.Random(settings.version)  # noqa: S311 - which answers are wrong
+
+    @property
+    def settings(self) -> ModelSettings:
+        return self._now.settings
 
     @property
     def checksum(self) -> str:
-        return f"sleeping-{self.settings.version}"
+        return self._now.checksum
 
     def forward(self, batch: Sequence[ModelInput]) -> Predictions:
+        now = self._now
         lengths = [len(one) for one in batch]
         padded = len(batch) * max(lengths)
-        seconds = self._times.forward(padded)
+        seconds = self._times.forward(padded) * now.version.slower
         _keep_busy(seconds * self._times.busy)
         time.sleep(seconds * (1 - self._times.busy))
-        return Predictions([length % len(_INTENTS) for length in lengths], [0.5] * len(batch), padded, self.checksum)
+        if self._random.random() < now.version.failing:
+            raise OperationError(f"version {now.settings.version} failed to compute a batch")
+        wrong = [self._random.random() < now.version.wrong for _ in batch]
+        intents = [(length + off) % len(INTENTS) for length, off in zip(lengths, wrong, strict=True)]
+        return Predictions(intents, [0.5] * len(batch), padded, now.checksum, now.settings.version)
 
     def apply(self, settings: ModelSettings) -> None:
-        self.settings = settings
+        self._now = _prepared(settings)
 
     def rebuild(self) -> None:
-        """Nothing was built."""
+        self._now = _prepared(self.settings)
 
     def standby(self) -> SleepingModel:
         half = msgspec.structs.replace(self._times, slower=self._times.slower / 2, load=0.0, memory_mib=0)
-        return SleepingModel(self.settings, half)
+        return SleepingModel(msgspec.structs.replace(self.settings, registry=""), half)
 
     def warm_up(self) -> None:
         """Loads: takes its memory, then its time."""
-        self._weights = b"\1" * (self._times.memory_mib * _MIB)
+        self._memory = b"\1" * (self._times.memory_mib * _MIB)
         time.sleep(self._times.load)
 
 
@@ -135,7 +201,7 @@ def sleeping_backend(config: ServerConfig, times: SleepTimes) -> ModelBackend:
     return ModelBackend(
         model=SleepingModel(config.model, times),
         pool=EmptyPool(MemoryConfig()),
-        intents=_INTENTS,
+        intents=INTENTS,
         features=_FEATURES,
         backend="cpu",
         torch_threads=lambda: 0,

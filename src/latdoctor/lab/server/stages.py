@@ -1,6 +1,6 @@
 """Stages of a request before and after the queue. Each can be wrapped while the server runs (fault injection).
 
-    preprocess → session → dependency → (queue, forward) → postprocess → send
+    preprocess → session → features → dependency → (queue, forward) → postprocess → send
 
 A stage returns whether it applied to the request: only then is its duration observed.
 """
@@ -22,6 +22,7 @@ import msgspec
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.access_log import AccessLog, AccessLogEntry, utc_time
 from latdoctor.lab.server.errors import BadRequest
+from latdoctor.lab.server.features import feature_tokens
 from latdoctor.lab.server.governance import Governance
 from latdoctor.lab.server.intent_request import (
     AnswerSource,
@@ -37,7 +38,7 @@ from latdoctor.lab.server.sessions.session_levels import SessionLevels
 from latdoctor.lab.server.tokenizer import SEPARATOR, audio_frames, audio_length, text_tokens
 
 OK = 200
-ON_THREAD = ("preprocess", "session", "postprocess", "send")
+ON_THREAD = ("preprocess", "session", "features", "postprocess", "send")
 
 Call: TypeAlias = Callable[[RequestContext], bool]  # runs on a request thread
 Wrapper: TypeAlias = Callable[[Call], Call]
@@ -88,7 +89,7 @@ class Stages:
 
     async def before(self, context: RequestContext) -> None:
         """The stages before the queue. Raises RequestRefused for a request that goes no further."""
-        await self._on_thread(("preprocess", "session"), context)
+        await self._on_thread(("preprocess", "session", "features"), context)
         started = perf_counter()
         applied = await self._dependency(context)
         self._note("dependency", started, applied=applied)
@@ -135,6 +136,7 @@ class StageHandlers:
         return {
             "preprocess": self.preprocess,
             "session": self.session,
+            "features": self.add_features,
             "postprocess": self.postprocess,
             "send": self.send,
         }
@@ -181,6 +183,21 @@ class StageHandlers:
         if context.history:
             context.input = [*context.history, SEPARATOR, *context.own]
             context.tokens = len(context.input)
+
+    def add_features(self, context: RequestContext) -> bool:
+        """Prepends the request's features to a text, as far as there is room for them."""
+        names, trimmed = self.governance.features()
+        text = context.intent_request.text
+        if text is None or not (names or trimmed):
+            return False
+        room = max(0, self.max_tokens - context.tokens - 1)
+        tokens = feature_tokens(names, context.intent_request.session or text)[: room - room % 2]
+        if tokens:
+            context.input = [*tokens, SEPARATOR, *context.input]
+            context.tokens = len(context.input)
+        if trimmed:
+            self.metrics.features_trimmed.inc()
+        return True
 
     def postprocess(self, context: RequestContext) -> bool:
         """Names the intent, and adds the turn to the session."""

@@ -12,8 +12,10 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import aiohttp
+import msgspec
 from msgspec import Struct
 
+from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server import parent_watch
 from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState
@@ -40,6 +42,17 @@ class SupervisorTimeouts(Struct, frozen=True):
     first_pause: float = 0.1  # before a replacement; doubles while none of them becomes ready
     longest_pause: float = 5.0
     drain: float = 30.0  # between SIGTERM and SIGKILL
+
+
+class _Readiness(Struct):
+    """What a ready URL reports of the model."""
+
+    model_version: str = ""
+
+
+_READINESS = msgspec.json.Decoder(_Readiness)
+_MOST_BYTES = 4096
+_MOST_VERSION = 40
 
 
 class Supervisor:
@@ -135,7 +148,9 @@ class Supervisor:
         """Probes while the process runs; ends the process where it does not become ready."""
         deadline, failed = time.monotonic() + self._timeouts.start, 0
         while True:
-            status = await _probe(session, command)
+            switches = self._pool.known(command.name).switches
+            status, version = await _probe(session, command)
+            self._pool.serves(command.name, version, switches)
             failed = 0 if status is not None else failed + 1
             if status == 200:
                 self._pool.ready(command.name)
@@ -157,13 +172,20 @@ class Supervisor:
             await process.wait()
 
 
-async def _probe(session: aiohttp.ClientSession, command: ReplicaCommand) -> int | None:
-    """The status of the ready URL; None: no answer."""
+async def _probe(session: aiohttp.ClientSession, command: ReplicaCommand) -> tuple[int | None, str]:
+    """The status of the ready URL (None: no answer), and the version of the model that it reports."""
     try:
         async with session.get(command.url + command.ready_path) as answer:
-            return answer.status
+            return answer.status, _version(await answer.content.read(_MOST_BYTES))
     except (aiohttp.ClientError, TimeoutError):
-        return None
+        return None, ""
+
+
+def _version(body: bytes) -> str:
+    try:
+        return _READINESS.decode(body).model_version[:_MOST_VERSION]
+    except UNDECODABLE:  # another server's page
+        return ""
 
 
 def free_ports(count: int, host: str = "127.0.0.1") -> tuple[int, ...]:
