@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import os
 import resource
 import subprocess
@@ -47,12 +48,21 @@ class Trial(Struct, frozen=True):
     bytes_in: float
     bytes_out: float
     connections: int
+    others: float | None = None  # share of all processors that other processes used meanwhile
+
+    def spoiled(self, limit: float) -> bool:
+        """Whether others used more than `limit` of the machine; unknown counts as more."""
+        return self.others is None or self.others > limit
 
     @property
     def kept(self) -> bool:
         """Whether the load was offered as planned: all of it, and on time."""
-        delay = max(self.late_p99 or 0.0, self.p99 or 0.0)
-        return self.achieved >= KEPT * self.rate and not self.not_sent and delay <= ON_TIME
+        return self.sent and not self.not_sent and max(self.late_p99 or 0.0, self.p99 or 0.0) <= ON_TIME
+
+    @property
+    def sent(self) -> bool:
+        """Whether (nearly) all of it was offered, however late."""
+        return self.achieved >= KEPT * self.rate
 
 
 def plan(rate: float, seconds: float) -> LoadPlan:
@@ -133,7 +143,7 @@ def locust_closed(python: Path, users: int, seconds: float, server: int | None) 
     with tempfile.TemporaryDirectory() as folder, serving(server) as running:
         file, prefix = Path(__file__).with_name("closed_locustfile.py"), Path(folder) / "closed"
         command = [python, "-m", "locust", "-f", file, "--headless", "--only-summary", "--host", running.address]
-        command += ["-u", users, "-r", users, "-t", f"{seconds:g}s", "--csv", prefix]
+        command += ["-u", users, "-r", users, "-t", f"{math.ceil(seconds)}s", "--csv", prefix]
         before = _child_seconds()
         _run(command, {})
         used = _child_seconds() - before
