@@ -15,7 +15,8 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from latdoctor.load.openloop import TIMEOUT, HttpTransport
+from latdoctor.load.outcome import TIMEOUT
+from latdoctor.load.transport import HttpTransport
 
 BEFORE, AFTER = 0.5, 2.0  # seconds of load before and after the signal
 ENDS_WITHIN = 60.0  # seconds: the limit of this script, not of the server

@@ -13,7 +13,8 @@ from latdoctor.errors import OperationError
 from latdoctor.load.arrivals import Constant
 from latdoctor.load.client_metrics import ClientPage, CountingTransport
 from latdoctor.load.mix import Mix
-from latdoctor.load.openloop import NO_CONNECTION, Progress, Reply
+from latdoctor.load.openloop import Progress
+from latdoctor.load.outcome import NO_CONNECTION, Reply
 from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy
 from latdoctor.load.process import start_load
 from tests.load.tiny_server import serving

@@ -12,7 +12,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from latdoctor.cli import lab_load
+from latdoctor.cli import load_run
 from latdoctor.cli.lab_load import load
 from latdoctor.errors import UsageError
 from latdoctor.load.openloop import Progress
@@ -69,7 +69,7 @@ def test_ctrl_c_stops_the_sending_and_keeps_the_result() -> None:
             raise KeyboardInterrupt
         return "result"
 
-    result: object = lab_load._wait(wait, lambda: stopped.append(True), lambda told: None)
+    result: object = load_run._wait(wait, lambda: stopped.append(True), lambda told: None)
     assert result == "result"
 
 
@@ -104,4 +104,4 @@ def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_the_line_of_progress(progress: Progress, line: str) -> None:
-    assert lab_load._line(progress) == line
+    assert load_run._line(progress) == line

@@ -13,17 +13,10 @@ from hypothesis import strategies as st
 from latdoctor.load.arrivals import Constant, Poisson
 from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import Mix
-from latdoctor.load.openloop import (
-    Ending,
-    OpenLoop,
-    Reply,
-    RequestOutcome,
-    Saturation,
-    ending_of,
-    retry_delay,
-    saturation,
-)
+from latdoctor.load.openloop import OpenLoop, Saturation
+from latdoctor.load.outcome import Ending, Reply, RequestOutcome, ending_of, retry_delay
 from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy, digest, schedule
+from latdoctor.load.saturation import saturation
 from latdoctor.load.summary import RawRun, RequestCounts, merge, series_csv, summarise, total
 from tests.load.virtual import OneWorker, Scripted, StallsHere, played, virtually
 

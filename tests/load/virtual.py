@@ -7,7 +7,8 @@ import selectors
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from latdoctor.load.openloop import OpenLoop, Reply
+from latdoctor.load.openloop import OpenLoop
+from latdoctor.load.outcome import Reply
 from latdoctor.load.plan import LoadPlan, schedule
 from latdoctor.load.summary import LoadResult, RawRun, summarise
 
@@ -95,7 +96,8 @@ def played(plan: LoadPlan, server: OneWorker | Scripted | StallsHere) -> LoadRes
         run = OpenLoop(plan, planned, server, clock)
         begin = clock()
         await run.run()
-        ran = RawRun("virtual", 0.0, clock() - begin, 0.0, run.most_in_flight, run.stopped, tuple(run.outcomes))
+        more = run.added, run.sessions, tuple(run.changes)
+        ran = RawRun("virtual", 0.0, clock() - begin, 0.0, run.most_in_flight, run.stopped, tuple(run.outcomes), *more)
         return summarise(plan, planned, ran)
 
     return virtually(play)

@@ -67,11 +67,14 @@ def load_export(
 def _exported(
     plan: LoadPlan, to: OtherGenerator, times: float, request: RequestTemplate | None
 ) -> tuple[str, tuple[str, ...]]:
-    """The file, and what it does not keep of the plan."""
+    """The file, and what it does not keep of the plan. Raises UsageError."""
+    from latdoctor.errors import UsageError
     from latdoctor.load.drivers.differences import TEXT, Driver, differences
     from latdoctor.load.drivers.k6_script import k6_script
     from latdoctor.load.drivers.locust_file import locust_file
 
+    if any(phase.users for phase in plan.phases):
+        raise UsageError("phases with `users` cannot be exported", next_step="latdoctor lab load --plan")
     write = k6_script if to is OtherGenerator.K6 else locust_file
     found = differences(plan, Driver(to.value), times, request)
     return write(plan, times=times, request=request), tuple(TEXT[one] for one in found)

@@ -12,10 +12,13 @@ from contextlib import AsyncExitStack
 import msgspec
 import uvloop
 
-from latdoctor.load.openloop import HttpTransport, OpenLoop, Transport, saturation
+from latdoctor.load.live_changes import Adjustment
+from latdoctor.load.openloop import OpenLoop
 from latdoctor.load.plan import schedule
 from latdoctor.load.process import LoadOrder, Message, RunEnded, RunStarted
+from latdoctor.load.saturation import saturation
 from latdoctor.load.summary import RawRun, summarise
+from latdoctor.load.transport import HttpTransport, Transport
 
 
 def main() -> None:
@@ -30,18 +33,22 @@ async def _load(order: LoadOrder) -> None:
     gc.freeze()
     async with AsyncExitStack() as living:
         transport, page_address = await _transport(order, living)
-        run = OpenLoop(plan, planned, transport, time.monotonic, order.request)
+        run = OpenLoop(plan, planned, transport, time.monotonic, order.request, adjustable=order.adjustable)
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, run.stop)
         started, begin, cpu = time.time(), time.monotonic(), time.process_time()
         _send(RunStarted(started, page_address))
-        reports = asyncio.create_task(_report(run, order.report_s))
+        beside = [asyncio.create_task(_report(run, order.report_s))]
+        if order.adjustable:
+            beside.append(asyncio.create_task(_adjust(run)))
         await run.run()
-        reports.cancel()
+        for task in beside:
+            task.cancel()
         seconds, cpu = time.monotonic() - begin, time.process_time() - cpu
     _send(run.progress())
     outcomes = tuple(run.outcomes)
-    ran = RawRun(order.address, started, seconds, cpu, run.most_in_flight, run.stopped, outcomes)
+    more = run.added, run.sessions, tuple(run.changes)
+    ran = RawRun(order.address, started, seconds, cpu, run.most_in_flight, run.stopped, outcomes, *more)
     _send(RunEnded(summarise(plan, planned, ran)))
 
 
@@ -69,6 +76,15 @@ async def _report(run: OpenLoop, every: float) -> None:
         except BrokenPipeError:  # the caller has ended, perhaps killed: no load without one
             run.stop()
             return
+
+
+async def _adjust(run: OpenLoop) -> None:
+    """Take the adjustments that follow the order. The caller sends none before the run started: nothing is lost."""
+    lines = asyncio.StreamReader()
+    protocol = asyncio.StreamReaderProtocol(lines)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: protocol, sys.stdin.buffer)
+    while line := await lines.readline():
+        run.adjust(msgspec.json.decode(line, type=Adjustment))
 
 
 async def _saturate(order: LoadOrder) -> None:

@@ -1,7 +1,7 @@
 """Arrival processes: each yields the times of its requests, in seconds from the start of its phase.
 
-All but `Replay` rescale the time of a process of unit rate by the inverse of the expected number of arrivals (Daley and
-Vere-Jones, An Introduction to the Theory of Point Processes, 7.4).
+All but `Replay` and `Population` rescale the time of a process of unit rate by the inverse of the expected number of
+arrivals (Daley and Vere-Jones, An Introduction to the Theory of Point Processes, 7.4).
 """
 
 from __future__ import annotations
@@ -114,10 +114,23 @@ class Ramp(Struct, frozen=True, forbid_unknown_fields=True, tag="ramp", tag_fiel
 
 
 class Replay(Struct, frozen=True, forbid_unknown_fields=True, tag="replay", tag_field="kind"):
-    """Recorded arrival times, in seconds from the first; `speed` 2 replays them twice as fast."""
+    """Recorded arrival times, in seconds from the first; `speed` 2 replays them twice as fast.
+
+    `sessions` (-1: none) and `tokens` (0: unknown) are those of the same recorded requests, where the recording has
+    them; the mix supplies the rest. Turns are sent at their recorded times, whatever the answers to those before.
+    """
 
     at: Annotated[tuple[Annotated[float, Meta(ge=0)], ...], Meta(min_length=1, max_length=500_000)]
     speed: Annotated[float, Meta(gt=0, le=1000)] = 1.0
+    sessions: tuple[Annotated[int, Meta(ge=-1, le=1_000_000)], ...] = ()
+    tokens: tuple[Annotated[int, Meta(ge=0, le=100_000)], ...] = ()
+
+    def __post_init__(self) -> None:
+        for column in (self.sessions, self.tokens):
+            if column and len(column) != len(self.at):
+                raise ValueError(f"{len(column)} values for {len(self.at)} recorded requests")
+        if (self.sessions or self.tokens) and list(self.at) != sorted(self.at):
+            raise ValueError("recorded requests must be in the order of their times")
 
     def expected(self, seconds: float) -> float:
         return float(sum(1 for time in self.at if time / self.speed < seconds))
@@ -126,7 +139,26 @@ class Replay(Struct, frozen=True, forbid_unknown_fields=True, tag="replay", tag_
         yield from _below(seconds, (time / self.speed for time in sorted(self.at)))
 
 
-Arrivals = Constant | Poisson | Gamma | OnOff | Ramp | Replay
+class Population(Struct, frozen=True, forbid_unknown_fields=True, tag="population", tag_field="kind"):
+    """A closed population of `size` users, who begin evenly over `ramp_s` seconds; only for a phase with `users`.
+
+    A user who ends a session is followed by a new one, so the number of users, not the rate, is constant.
+    """
+
+    size: Annotated[int, Meta(ge=1, le=20_000)]
+    ramp_s: Annotated[float, Meta(ge=0, le=86_400)] = 0.0
+
+    def expected(self, seconds: float) -> float:
+        return float(sum(1 for _ in self._starts(seconds)))
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        yield from self._starts(seconds)
+
+    def _starts(self, seconds: float) -> Iterator[float]:
+        return _below(seconds, (index * self.ramp_s / self.size for index in range(self.size)))
+
+
+Arrivals = Constant | Poisson | Gamma | OnOff | Ramp | Replay | Population
 
 
 def _cumulated(gap: Callable[[], float]) -> Iterator[float]:

@@ -19,7 +19,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from latdoctor.errors import OperationError
 from latdoctor.load.mix import BODY_SIZES, SECONDS, body_size
-from latdoctor.load.openloop import Ending, Reply, Transport, ending_of
+from latdoctor.load.outcome import Ending, Reply, ending_of
+from latdoctor.load.transport import Transport
 
 CLIENT = "load"  # its name on the page
 _BEAT = 0.05  # seconds, as the server's heartbeat

@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta, Struct, structs
 
+from latdoctor.load.distributions import Quantiles
+
 FRAMES_PER_SECOND = 25  # of audio; one frame is one token to the model
 SMALL_BODY_BYTES = 1024  # a body up to here fits one packet of any network with its headers
 BODY_SIZES = ("small", "large")
@@ -36,7 +38,8 @@ class Mix(Struct, frozen=True, forbid_unknown_fields=True):
 
     The default lengths are those of a customer-service desk: short turns, and a few long recordings.
     `sessions` is the number of conversations; 0: none. Each request of a conversation includes the texts of the turns
-    before, as chat clients do.
+    before, as chat clients do. `tokens`, where given, is the distribution of all lengths, from which short and long
+    (at least `long_tokens[0]`) follow.
     """
 
     long_share: Share = 0.15
@@ -45,6 +48,7 @@ class Mix(Struct, frozen=True, forbid_unknown_fields=True):
     sessions: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     short_tokens: tuple[Length, Length] = (20, 60)
     long_tokens: tuple[Length, Length] = (300, 500)
+    tokens: Quantiles | None = None
 
     def __post_init__(self) -> None:
         for low, high in (self.short_tokens, self.long_tokens):
@@ -75,12 +79,17 @@ class RequestContent(Struct, frozen=True, gc=False):
 def draw(mix: Mix, rng: Random) -> RequestContent:
     """Draw the next request of `mix`, always with six random numbers, so that a share changes no other request."""
     malformed, long, audio, length, place, session = (rng.random() for _ in range(6))
-    size = "long" if long < mix.long_share else "short"
-    low, high = mix.long_tokens if size == "long" else mix.short_tokens
+    if mix.tokens is None:
+        size = "long" if long < mix.long_share else "short"
+        low, high = mix.long_tokens if size == "long" else mix.short_tokens
+        tokens = low + int(length * (high - low + 1))
+    else:
+        tokens = max(1, round(mix.tokens.value(length)))
+        size = "long" if tokens >= mix.long_tokens[0] else "short"
     kind = MALFORMED if malformed < mix.malformed_share else f"{size}-{'audio' if audio < mix.audio_share else 'text'}"
     return RequestContent(
         kind=kind,
-        tokens=low + int(length * (high - low + 1)),
+        tokens=tokens,
         place=int(place * len(_WORDS)),
         session=int(session * mix.sessions) if mix.sessions else None,
     )

@@ -1,180 +1,42 @@
 """The open loop: sends a schedule on time, independently of the server, and records the outcome of each request.
 
 Latency counts from the planned time (G. Tene, How NOT to Measure Latency, 2013), so a delay by the generator or by a
-frozen server is part of it. No request waits for the response to another. `saturation` is the closed loop that measures
-a server's capacity.
+frozen server is part of it. No request of the schedule waits for the response to another; the turns of a user do, and
+their planned time is when the user wants to send them (`user_sessions.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable
-from enum import StrEnum
-from types import TracebackType
-from typing import Protocol
+from itertools import count
 
-import aiohttp
-import msgspec
 from msgspec import Struct
 
-from latdoctor.load.latencies import Latencies, quantile
-from latdoctor.load.mix import Conversations, Mix, body, draw
-from latdoctor.load.plan import LoadPlan, PlannedRequest, RetryKind, RetryPolicy, generator
+from latdoctor.load.latencies import quantile
+from latdoctor.load.live_changes import (
+    LEAD_S,
+    MOST_CHANGES,
+    Adjustment,
+    Entry,
+    LoadChange,
+    Timetable,
+    adjusted_mix,
+    redrawn,
+)
+from latdoctor.load.mix import Mix, body
+from latdoctor.load.outcome import TIMEOUT, Ending, Reply, RequestOutcome, ending_of, retry_delay
+from latdoctor.load.plan import LoadPlan, PlannedRequest, RetryKind, generator
 from latdoctor.load.request_template import RequestTemplate
-
-
-class Ending(StrEnum):
-    """How a request or an attempt ended."""
-
-    ANSWERED = "answered"
-    REFUSED = "refused"  # 429 or 503: load shedding
-    REJECTED = "rejected"  # another 4xx: an error of the request
-    FAILED = "failed"  # 5xx, no connection, a broken or wrong response
-    TIMED_OUT = "timed_out"
-    NOT_SENT = "not_sent"  # the limit of requests in flight was reached
-
-
-# The outcome of an attempt without an HTTP status.
-TIMEOUT, NO_CONNECTION, RESET, BAD_ANSWER = "timeout", "no-connection", "reset", "bad-answer"
-_RETRIED = frozenset({Ending.REFUSED, Ending.FAILED, Ending.TIMED_OUT})  # endings that may succeed on a retry
-
-
-class Reply(Struct, frozen=True, gc=False):
-    """The outcome of one attempt: an HTTP status as text or one of the codes above; Retry-After in seconds.
-
-    `content_bytes` is the size of the response body.
-    """
-
-    status: str
-    retry_after: float | None = None
-    content_bytes: int = 0
-
-
-class RequestOutcome(Struct, frozen=True, gc=False):
-    """The outcome of one planned request. `took` and `late` are seconds from its planned time.
-
-    `statuses` has one entry per attempt; empty for a request that was not sent.
-    """
-
-    index: int
-    took: float
-    late: float
-    ending: Ending
-    statuses: tuple[str, ...] = ()
-
-
-def ending_of(status: str) -> Ending:
-    """Return the ending of an attempt with this status."""
-    if status == TIMEOUT:
-        return Ending.TIMED_OUT
-    if status.startswith("2"):
-        return Ending.ANSWERED
-    if status in {"429", "503"}:
-        return Ending.REFUSED
-    return Ending.REJECTED if status.startswith("4") else Ending.FAILED
-
-
-def retry_delay(policy: RetryPolicy, made: int, reply: Reply, chance: float) -> float | None:
-    """Return the seconds until the next attempt after `made` attempts; None: no retry.
-
-    `chance` in [0, 1) is the jitter, drawn by the caller from a seeded generator.
-    """
-    if policy.kind is RetryKind.NONE or made >= policy.attempts or ending_of(reply.status) not in _RETRIED:
-        return None
-    if policy.kind is RetryKind.IMMEDIATE:
-        return 0.0
-    ceiling = min(policy.max_ms, policy.base_ms * 2.0 ** (made - 1)) / 1000
-    return max(chance * ceiling, reply.retry_after or 0.0)
-
-
-PATH = "/v1/intent"
-_MAX_ANSWER = 64 * 1024
-# Less than the 5 s after which common servers close an idle connection: a request must never meet one being closed.
-_KEEP_ALIVE_S = 4.0
-
-
-class _Answer(msgspec.Struct):
-    request_id: str
-
-
-class HttpTransport:
-    """A transport to one server. Enter it before the first request."""
-
-    def __init__(
-        self, address: str, traces: list[aiohttp.TraceConfig] | None = None, request: RequestTemplate | None = None
-    ) -> None:
-        self._traces = traces
-        self._url = address.rstrip("/") + (request.path if request else PATH)
-        self._has_ids = request is None  # only the reference server repeats the id of a request in its answer
-        self._answers = msgspec.json.Decoder(_Answer)
-
-    async def __aenter__(self) -> HttpTransport:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-            timeout=aiohttp.ClientTimeout(total=None),  # the run has its own timeout, which it counts
-            cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Content-Type": "application/json"},
-            trace_configs=self._traces,
-        )
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._session.close()
-
-    async def send(self, content: bytes, request_id: str, attempt: int) -> Reply:
-        """Send one attempt; a failure is the status of the reply."""
-        headers = {"X-Request-Id": request_id, "X-Attempt": str(attempt)}
-        try:
-            async with self._session.post(self._url, data=content, headers=headers, allow_redirects=False) as response:
-                answer = await _read(response)
-                if answer is None or (
-                    self._has_ids and response.status == 200 and not self._is_for(request_id, answer)
-                ):
-                    return Reply(BAD_ANSWER)
-                return Reply(str(response.status), _seconds(response.headers.get("Retry-After")), len(answer))
-        except aiohttp.ClientConnectorError:
-            return Reply(NO_CONNECTION)
-        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-            return Reply(RESET)
-        except aiohttp.ClientError:
-            return Reply(BAD_ANSWER)
-
-    def _is_for(self, request_id: str, answer: bytes) -> bool:
-        try:
-            return self._answers.decode(answer).request_id == request_id
-        except msgspec.DecodeError:
-            return False
-
-
-async def _read(response: aiohttp.ClientResponse) -> bytes | None:
-    """Read the response body; None beyond _MAX_ANSWER bytes."""
-    parts: list[bytes] = []
-    left = _MAX_ANSWER
-    async for part in response.content.iter_any():
-        parts.append(part)
-        left -= len(part)
-        if left < 0:
-            response.close()
-            return None
-    return b"".join(parts)
-
-
-def _seconds(header: str | None) -> float | None:
-    """Retry-After in seconds; None for its other form, a date, which such servers do not send."""
-    return float(header) if header is not None and header.isascii() and header.isdigit() and len(header) < 6 else None
-
-
-class Transport(Protocol):
-    """Send one attempt. Failures of the server or the network are statuses, never exceptions."""
-
-    async def send(self, content: bytes, request_id: str, attempt: int) -> Reply: ...
+from latdoctor.load.transport import Transport
+from latdoctor.load.user_sessions import SessionRecord, UserArrival, UserSessions
 
 
 class Progress(Struct, frozen=True, tag="progress"):
     """The state of a run. `p50` and `p99` are of the requests that ended since the last report (None: none did);
-    `oldest` is the age of the oldest unanswered request. Times in seconds.
+    `oldest` is the age of the oldest unanswered request. `users` are those with a session, `rate` is the factor now in
+    effect. Times in seconds.
     """
 
     elapsed: float
@@ -187,10 +49,27 @@ class Progress(Struct, frozen=True, tag="progress"):
     oldest: float
     p50: float | None
     p99: float | None
+    users: int = 0
+    rate: float = 1.0
+
+
+class Saturation(Struct, frozen=True, tag="saturation"):
+    """Answers per second with `in_flight` concurrent requests, over `seconds` without the ramp.
+
+    A capacity, not a latency that users have: each of the `in_flight` clients waits for its answer before the next
+    request. `histogram`: the times of these answers.
+    """
+
+    rate: float
+    seconds: float
+    in_flight: int
+    answered: int
+    other: int
+    histogram: str = ""
 
 
 class OpenLoop:
-    """One run. `clock` returns seconds of a monotonic clock."""
+    """One run. `clock` returns seconds of a monotonic clock. `adjustable`: `adjust` may change the load meanwhile."""
 
     def __init__(
         self,
@@ -199,11 +78,21 @@ class OpenLoop:
         transport: Transport,
         clock: Callable[[], float],
         request: RequestTemplate | None = None,
+        *,
+        adjustable: bool = False,
     ) -> None:
-        self._plan, self._planned, self._transport, self._clock = plan, planned, transport, clock
+        self._adjustable = adjustable
+        self._plan, self._transport, self._clock = plan, transport, clock
         self._request = request
         self._start = 0.0
         self.stopped = False
+        self._timetable = Timetable(plan, planned)
+        self._scheduled = len(planned)
+        self._indexes = count(len(planned))  # of requests that the schedule does not have
+        self._added: list[PlannedRequest] = []
+        self._users = UserSessions(plan, self._turn, lambda: clock() - self._start, self._mix_of, self._indexes)
+        self._tasks: asyncio.TaskGroup | None = None
+        self.changes: list[LoadChange] = []
         self._waiting: dict[int, float] = {}  # in the order of time, so that the first is the oldest
         self._recent: list[float] = []
         self._phase = 0
@@ -211,61 +100,131 @@ class OpenLoop:
         self.outcomes: list[RequestOutcome] = []
         self.most_in_flight = 0
 
+    @property
+    def added(self) -> tuple[PlannedRequest, ...]:
+        """The requests of the run that the schedule did not have: turns of users, and those after a change."""
+        return (*self._added, *self._users.sent)
+
+    @property
+    def sessions(self) -> tuple[SessionRecord, ...]:
+        """The sessions of users that ended."""
+        return tuple(self._users.records)
+
     async def run(self) -> None:
         """Send all requests and wait for the last response, at most until its timeout."""
         self._start = self._clock()
-        async with asyncio.TaskGroup() as tasks:
-            for planned in self._planned:
-                if not await self._until(self._start + planned.at):
-                    break
-                self._phase = planned.phase
-                late = self._clock() - self._start - planned.at
-                if len(self._waiting) >= self._plan.max_in_flight:
-                    # Counts with at least the timeout: it would not have been answered immediately.
-                    self._ended(RequestOutcome(planned.index, max(late, self._plan.timeout_s), late, Ending.NOT_SENT))
+        async with asyncio.TaskGroup() as self._tasks:
+            while (entry := await self._next()) is not None:
+                if not await self._until_due(entry):
                     continue
-                self._waiting[planned.index] = planned.at
-                self.most_in_flight = max(self.most_in_flight, len(self._waiting))
-                tasks.create_task(self._follow(planned))
+                self._timetable.take()
+                self._phase = entry.phase
+                if isinstance(entry, UserArrival):
+                    self._users.begin(entry, self._tasks)
+                    continue
+                if entry.index >= self._scheduled:
+                    self._added.append(entry)
+                if self._begins(entry):
+                    self._tasks.create_task(self._follow(entry))
+        self._tasks = None
+
+    async def _next(self) -> Entry | None:
+        """The next entry; None at the end. A change may add entries for as long as the plan lasts."""
+        while self._timetable.first is None and self._adjustable and not self.stopped:
+            if self._clock() - self._start >= self._plan.seconds:
+                break
+            await asyncio.sleep(0.25)
+        return None if self.stopped else self._timetable.first
 
     def stop(self) -> None:
         """Stop sending; requests in flight are still awaited."""
         self.stopped = True
+        self._users.stop()
 
-    async def _until(self, instant: float) -> bool:
-        """Wait until `instant`; False if the run was stopped."""
-        while (wait := instant - self._clock()) > 0 and not self.stopped:
+    def adjust(self, adjustment: Adjustment) -> None:
+        """Go on with another load. Ignored before and after the run, and after MOST_CHANGES changes."""
+        if not self._adjustable or self._tasks is None or self.stopped or len(self.changes) >= MOST_CHANGES:
+            return
+        at = self._clock() - self._start + LEAD_S
+        if at >= self._plan.seconds:
+            return
+        self.changes.append(LoadChange(at, adjustment))
+        self._timetable.replace(at, redrawn(self._plan, adjustment, at, len(self.changes), self._indexes))
+        self._tasks.create_task(self._resize(at, adjustment.users))
+
+    async def _resize(self, at: float, size: int | None) -> None:
+        await asyncio.sleep(max(0.0, self._start + at - self._clock()))
+        if self._tasks is not None and not self.stopped:
+            self._users.resize(size, self._tasks)
+
+    def _mix_of(self, phase: int) -> Mix:
+        """The mix now in effect in a phase."""
+        mix = self._plan.phases[phase].mix
+        now = self._clock() - self._start
+        past = [change for change in self.changes[-2:] if change.at <= now]
+        return adjusted_mix(mix, past[-1].adjustment.mix) if past else mix
+
+    async def _until_due(self, entry: Entry) -> bool:
+        """Wait until `entry` is due; False if the run was stopped or changed before."""
+        due = self._start + entry.at
+        while (wait := due - self._clock()) > 0 and not self.stopped:
             await asyncio.sleep(min(wait, 0.25))  # in short steps, so that a stop takes effect during a long pause
+            if self._timetable.first is not entry:
+                return False
         return not self.stopped
 
-    async def _follow(self, planned: PlannedRequest) -> None:
-        """Send one request with all its attempts."""
+    def _begins(self, planned: PlannedRequest) -> bool:
+        """Whether the request is sent: not beyond the limit of requests in flight."""
+        late = self._clock() - self._start - planned.at
+        if len(self._waiting) >= self._plan.max_in_flight:
+            # Counts with at least the timeout: it would not have been answered immediately.
+            self._ended(RequestOutcome(planned.index, max(late, self._plan.timeout_s), late, Ending.NOT_SENT))
+            return False
+        self._waiting[planned.index] = planned.at
+        self.most_in_flight = max(self.most_in_flight, len(self._waiting))
+        return True
+
+    async def _turn(self, planned: PlannedRequest, patience: float, name: str) -> RequestOutcome:
+        """Send a turn of a user."""
+        self._phase = max(self._phase, planned.phase)
+        if not self._begins(planned):
+            return self.outcomes[-1]
+        return await self._follow(planned, patience, name)
+
+    async def _follow(self, planned: PlannedRequest, patience: float = math.inf, name: str = "") -> RequestOutcome:
+        """Send one request with all its attempts, at most for `patience` seconds."""
         due = self._start + planned.at
+        given_up = due + patience
         late = self._clock() - due
         statuses: list[str] = []
         while True:
-            reply = await self._attempt(planned, len(statuses), due)
+            reply = await self._attempt(planned, len(statuses), min(due + self._plan.timeout_s, given_up))
             statuses.append(reply.status)
-            delay = retry_delay(self._plan.retry, len(statuses), reply, self._chance(planned.index, len(statuses)))
-            if delay is None or self.stopped:
+            chance = self._chance(name or str(planned.index), len(statuses))
+            delay = retry_delay(self._plan.retry, len(statuses), reply, chance)
+            if delay is None or self.stopped or self._clock() >= given_up:
                 break
             due = self._clock() + delay
-            await asyncio.sleep(delay)
+            await asyncio.sleep(min(due, given_up) - self._clock())
+            if due >= given_up:
+                break
         took = self._clock() - self._start - planned.at
         del self._waiting[planned.index]
-        self._ended(RequestOutcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses)))
+        outcome = RequestOutcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses))
+        self._ended(outcome)
+        return outcome
 
-    def _chance(self, index: int, made: int) -> float:
+    def _chance(self, name: str, made: int) -> float:
         """Return the jitter of one retry, from the plan's seed, so that the order of failures does not change it."""
         if self._plan.retry.kind is not RetryKind.BACKOFF:
             return 0.0
-        return generator(self._plan.seed, f"{index}/retry/{made}").random()
+        return generator(self._plan.seed, f"{name}/retry/{made}").random()
 
-    async def _attempt(self, planned: PlannedRequest, attempt: int, due: float) -> Reply:
+    async def _attempt(self, planned: PlannedRequest, attempt: int, deadline: float) -> Reply:
         request_id = f"{self._plan.seed}-{planned.index}"
         self._sent += 1
         try:
-            async with asyncio.timeout(max(0.0, due + self._plan.timeout_s - self._clock())):
+            async with asyncio.timeout(max(0.0, deadline - self._clock())):
                 return await self._transport.send(self._content(planned, request_id, attempt), request_id, attempt)
         except TimeoutError:
             return Reply(TIMEOUT)
@@ -296,75 +255,6 @@ class OpenLoop:
             oldest=0.0 if oldest is None else elapsed - oldest,
             p50=quantile(recent, 0.5),
             p99=quantile(recent, 0.99),
+            users=self._users.active,
+            rate=self.changes[-1].adjustment.rate if self.changes else 1.0,
         )
-
-
-_RAMP = 0.25  # share of the time in which the queue fills; not measured
-
-
-class Saturation(Struct, frozen=True, tag="saturation"):
-    """Answers per second with `in_flight` concurrent requests, over `seconds` without the ramp.
-
-    A capacity, not a latency that users have: each of the `in_flight` clients waits for its answer before the next
-    request. `histogram`: the times of these answers.
-    """
-
-    rate: float
-    seconds: float
-    in_flight: int
-    answered: int
-    other: int
-    histogram: str = ""
-
-
-class _Tally:
-    def __init__(self) -> None:
-        self.answered = self.other = self.next = 0
-        self.took: list[float] = []
-
-
-async def saturation(
-    plan: LoadPlan,
-    mix: Mix,
-    transport: Transport,
-    clock: Callable[[], float],
-    seconds: float,
-    in_flight: int,
-    request: RequestTemplate | None = None,
-) -> Saturation:
-    """Measure the capacity of a server with a closed loop: scenarios scale their load by it.
-
-    Keeps `in_flight` requests of `mix` in flight for `seconds`; returns once the last is answered or timed out.
-    """
-    contents = generator(plan.seed, "saturate/mix")
-    tally, conversations = _Tally(), Conversations()
-    begin = clock() + seconds * _RAMP
-    end = begin + seconds * (1 - _RAMP)
-
-    async def send_requests() -> None:
-        while clock() < end:
-            number, ask = tally.next, conversations.joined(draw(mix, contents))
-            tally.next += 1
-            request_id = f"{plan.seed}-saturate-{number}"
-            content = body(ask, request_id, 0) if request is None else request.content("", ask)
-            sent = clock()
-            try:
-                async with asyncio.timeout(plan.timeout_s):
-                    status = (await transport.send(content, request_id, 0)).status
-            except TimeoutError:
-                status = TIMEOUT
-            if begin <= clock() < end:
-                answered = ending_of(status) is Ending.ANSWERED
-                tally.answered += answered
-                tally.other += not answered
-                if answered:
-                    tally.took.append(clock() - sent)
-            if ending_of(status) is not Ending.ANSWERED:
-                await asyncio.sleep(0.01)  # limits the request rate against a server that refuses at once
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(in_flight):
-            tasks.create_task(send_requests())
-    measured = end - begin
-    histogram = Latencies(tally.took).encoded()
-    return Saturation(tally.answered / measured, measured, in_flight, tally.answered, tally.other, histogram)

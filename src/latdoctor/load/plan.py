@@ -17,8 +17,9 @@ from msgspec import Meta, Struct
 from latdoctor import strict_yaml
 from latdoctor.errors import DefinitionError, OperationError, Problem, UsageError
 from latdoctor.http.safe_address import is_loopback
-from latdoctor.load.arrivals import Arrivals, PhaseSeconds
-from latdoctor.load.mix import Conversations, Mix, RequestContent, draw
+from latdoctor.load.arrivals import Arrivals, PhaseSeconds, Population, Replay
+from latdoctor.load.mix import MALFORMED, Conversations, Mix, RequestContent, draw
+from latdoctor.load.users import Users
 
 _CONNECT_S = 3.0
 
@@ -46,12 +47,21 @@ MAX_PHASES = 150
 
 
 class LoadPhase(Struct, frozen=True, forbid_unknown_fields=True):
-    """A period with one arrival process and one request mix."""
+    """A period with one arrival process and one request mix. With `users`, the arrivals are those of users."""
 
     name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")]
     seconds: PhaseSeconds
     arrivals: Arrivals
     mix: Mix = Mix()
+    users: Users | None = None
+
+    def __post_init__(self) -> None:
+        if self.users is None and isinstance(self.arrivals, Population):
+            raise ValueError("a population needs `users`")
+        if self.users is not None and self.mix.sessions:
+            raise ValueError("`mix.sessions` must be 0 with `users`: each user is a session")
+        if self.users is not None and isinstance(self.arrivals, Replay) and self.arrivals.sessions:
+            raise ValueError("recorded sessions cannot be those of `users`")
 
 
 class RetryKind(StrEnum):
@@ -145,25 +155,45 @@ class PlannedRequest(Struct, frozen=True, gc=False):
 
 
 def schedule(plan: LoadPlan) -> tuple[PlannedRequest, ...]:
-    """Return the requests of `plan` by time. Raises UsageError for none or more than MAX_REQUESTS.
+    """Return the requests of `plan` by time, without those of users, which depend on the answers.
 
-    Times and contents have separate random generators, so another mix does not change the times.
+    Raises UsageError for none or more than MAX_REQUESTS. Times and contents have separate random generators, so another
+    mix does not change the times.
     """
-    expected = sum(phase.arrivals.expected(phase.seconds) for phase in plan.phases)
+    expected = sum(expected_requests(phase) for phase in plan.phases)
     if expected > MAX_REQUESTS:
         raise UsageError(f"the plan has {expected:.0f} requests", next_step=f"plan at most {MAX_REQUESTS} per run")
     planned: list[PlannedRequest] = []
     conversations = Conversations()  # continued across phases
     for number, (phase, start) in enumerate(zip(plan.phases, plan.starts(), strict=True)):
+        if phase.users is not None:
+            continue
         instants = phase.arrivals.times(phase.seconds, generator(plan.seed, f"{number}/arrivals"))
         contents = generator(plan.seed, f"{number}/mix")
-        for at in instants:
-            planned.append(
-                PlannedRequest(len(planned), start + at, number, conversations.joined(draw(phase.mix, contents)))
-            )
-    if not planned:
+        for row, at in enumerate(instants):
+            ask = _recorded(phase, row, draw(phase.mix, contents))
+            planned.append(PlannedRequest(len(planned), start + at, number, conversations.joined(ask)))
+    if not planned and not any(phase.users for phase in plan.phases):
         raise UsageError("the plan has no requests", next_step="use a higher rate or a longer time")
     return tuple(planned)
+
+
+def expected_requests(phase: LoadPhase) -> float:
+    """The expected number of requests; of a population, those of the first session of each user."""
+    return phase.arrivals.expected(phase.seconds) * (phase.users.turns.mean if phase.users else 1.0)
+
+
+def _recorded(phase: LoadPhase, row: int, ask: RequestContent) -> RequestContent:
+    """`ask` with what the recording of a replay has of its request `row`."""
+    if not isinstance(phase.arrivals, Replay) or ask.kind == MALFORMED:
+        return ask
+    if phase.arrivals.tokens and (tokens := phase.arrivals.tokens[row]):
+        size = "long" if tokens >= phase.mix.long_tokens[0] else "short"
+        ask = msgspec.structs.replace(ask, tokens=tokens, kind=f"{size}-{ask.kind.partition('-')[2]}")
+    if phase.arrivals.sessions:
+        session = phase.arrivals.sessions[row]
+        ask = msgspec.structs.replace(ask, session=session if session >= 0 else None)
+    return ask
 
 
 def generator(seed: int, purpose: str) -> Random:
@@ -174,3 +204,10 @@ def generator(seed: int, purpose: str) -> Random:
 def digest(planned: tuple[PlannedRequest, ...]) -> str:
     """A digest of the schedule, to prove that two runs offered the same load."""
     return hashlib.sha256(msgspec.json.encode(planned)).hexdigest()[:16]
+
+
+def plan_digest(plan: LoadPlan, planned: tuple[PlannedRequest, ...]) -> str:
+    """The digest of what is fixed before the run: the schedule, and how users are drawn, if there are any."""
+    if not any(phase.users for phase in plan.phases):
+        return digest(planned)
+    return hashlib.sha256(msgspec.json.encode((planned, plan.phases, plan.seed))).hexdigest()[:16]

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
+from latdoctor.load.live_changes import Adjustment, check_adjustment
 from latdoctor.load.openloop import Progress, Saturation
 from latdoctor.load.plan import LoadPlan, check_address, schedule
 from latdoctor.load.request_template import RequestTemplate
@@ -27,7 +28,7 @@ class LoadOrder(Struct, frozen=True):
     """The task of the process: run the plan, or (`saturate_s` > 0) measure capacity with a phase's mix.
 
     `metrics_port`: the local port of the client's metrics page; 0: a free port, None: no page.
-    `request`: of a server other than the reference server.
+    `request`: of a server other than the reference server. `adjustable`: adjustments follow on stdin, one a line.
     """
 
     plan: LoadPlan
@@ -38,6 +39,7 @@ class LoadOrder(Struct, frozen=True):
     in_flight: int = IN_FLIGHT
     metrics_port: int | None = None
     request: RequestTemplate | None = None
+    adjustable: bool = False
 
 
 class RunStarted(Struct, frozen=True, tag="started"):
@@ -67,6 +69,7 @@ class LoadProcess:
     def __init__(self, order: LoadOrder) -> None:
         self._messages: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  # closed in __exit__; a pipe could fill up
+        self._plan, self._adjustable, self._started = order.plan, order.adjustable, False
         # A session of its own: Ctrl-C reaches only the caller, which may then stop the run and keep its result.
         self._process = subprocess.Popen(  # our own interpreter and module
             [sys.executable, "-m", "latdoctor.load"],
@@ -78,7 +81,9 @@ class LoadProcess:
         if self._process.stdin is not None:
             with contextlib.suppress(BrokenPipeError):  # it ended early: `_next` reports why
                 self._process.stdin.write(msgspec.json.encode(order) + b"\n")
-                self._process.stdin.close()
+                self._process.stdin.flush()
+            if not order.adjustable:
+                self._close_input()
 
     def __enter__(self) -> LoadProcess:
         return self
@@ -89,9 +94,27 @@ class LoadProcess:
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+        self._close_input()
         self._output.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    def _close_input(self) -> None:
+        if self._process.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.close()
+
+    def adjust(self, adjustment: Adjustment) -> None:
+        """Change the load of an adjustable order that has started; the result states the change and its time.
+
+        Raises UsageError where the plan cannot follow. Nothing happens once the generator has ended.
+        """
+        check_adjustment(self._plan, adjustment)
+        if not (self._adjustable and self._started and self._process.stdin is not None):
+            raise UsageError("this load cannot be changed: it has not started, or was not started as adjustable")
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(msgspec.json.encode(adjustment) + b"\n")
+            self._process.stdin.flush()
 
     def stop(self) -> None:
         """Stop sending. `wait` returns once the requests in flight are answered or timed out."""
@@ -102,12 +125,13 @@ class LoadProcess:
         message = self._next()
         if not isinstance(message, RunStarted):
             raise OperationError(f"unexpected {type(message).__name__} before the load generator started")
-        self.metrics = message.metrics
+        self.metrics, self._started = message.metrics, True
         return message.at
 
     def wait(self, on_progress: Callable[[Progress], None] | None = None) -> LoadResult:
         """The result, once the run is over. Raises OperationError if the generator fails."""
         while not isinstance(message := self._next(), RunEnded):
+            self._started = True
             if isinstance(message, Progress) and on_progress is not None:
                 on_progress(message)
         return message.result
@@ -138,14 +162,17 @@ def start_load(
     report_s: float = 1.0,
     metrics_port: int | None = None,
     request: RequestTemplate | None = None,
+    adjustable: bool = False,
 ) -> LoadProcess:
     """Start `plan` against the server at `address`. Raises UsageError for a bad plan or address, OperationError.
 
-    With a `metrics_port` (0: a free one) the run serves its metrics page; `LoadProcess.metrics` has its address.
+    With a `metrics_port` (0: a free one) the run serves its metrics page; `LoadProcess.metrics` has its address. An
+    `adjustable` load can be changed while it runs (`LoadProcess.adjust`).
     """
     schedule(plan)  # an invalid plan is refused here instead of in the other process
     check_address(address, remote=remote)
-    return LoadProcess(LoadOrder(plan, address, report_s, metrics_port=metrics_port, request=request))
+    order = LoadOrder(plan, address, report_s, metrics_port=metrics_port, request=request, adjustable=adjustable)
+    return LoadProcess(order)
 
 
 def run_load(

@@ -8,15 +8,19 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from latdoctor.load.latencies import Latencies, merged, quantile
+from latdoctor.load.live_changes import LoadChange
 from latdoctor.load.mix import MALFORMED
-from latdoctor.load.openloop import Ending, RequestOutcome
-from latdoctor.load.plan import LoadPlan, PlannedRequest, digest
+from latdoctor.load.outcome import Ending, RequestOutcome
+from latdoctor.load.plan import LoadPlan, PlannedRequest, plan_digest
+from latdoctor.load.session_counts import SessionCounts, count_sessions
+from latdoctor.load.user_sessions import SessionRecord
 
 
 class RequestCounts(Struct, frozen=True):
@@ -62,12 +66,16 @@ class Summary(Struct, frozen=True):
 
 
 class PhaseResult(Struct, frozen=True):
-    """One phase; `start` is in seconds from the start of the run. Requests belong to the phase they were planned in."""
+    """One phase; `start` is in seconds from the start of the run. Requests belong to the phase they were planned in.
+
+    `sessions`: of the users who arrived in it; None for a phase without users.
+    """
 
     name: str
     start: float
     whole: Summary
     kinds: dict[str, Summary]
+    sessions: SessionCounts | None = None
 
 
 class SecondSummary(Struct, frozen=True):
@@ -97,6 +105,7 @@ class LoadProblemCode(StrEnum):
     GENERATOR_LATE = "generator-late"
     GENERATOR_BUSY = "generator-busy"
     NOT_STEADY = "not-steady"  # requests failed or were late before the incident
+    CHANGED = "changed"  # the load was changed while it ran
 
 
 class LoadProblem(Struct, frozen=True):
@@ -112,7 +121,11 @@ class LoadProblem(Struct, frozen=True):
 
 
 class LoadResult(Struct, frozen=True):
-    """A whole run. `started` is Unix time. The figures can be trusted where there are no `problems`."""
+    """A whole run. `started` is Unix time. The figures can be trusted where there are no `problems`.
+
+    `changes` were made while it ran: then the figures of a phase are of several loads, and `stretches` has those of
+    each, phase by phase.
+    """
 
     plan: LoadPlan
     schedule: str
@@ -126,6 +139,9 @@ class LoadResult(Struct, frozen=True):
     series: tuple[SecondSummary, ...]
     generator: GeneratorHealth
     problems: tuple[LoadProblem, ...]
+    sessions: SessionCounts | None = None
+    changes: tuple[LoadChange, ...] = ()
+    stretches: tuple[PhaseResult, ...] = ()
 
     def phase(self, name: str) -> PhaseResult:
         """The phase called `name`. Raises KeyError."""
@@ -198,10 +214,14 @@ _TIMED = frozenset({Ending.ANSWERED, Ending.TIMED_OUT, Ending.NOT_SENT})  # endi
 _LATE_SHARE = 0.1
 # A generator this busy handles responses late, even if it wakes up on time.
 _BUSY_SHARE = 0.85
+_SHORTEST = 1e-3  # seconds of a stretch
 
 
 class RawRun(Struct, frozen=True):
-    """The raw data of a run: `started` in Unix time, `cpu_seconds` of the generator's process."""
+    """The raw data of a run: `started` in Unix time, `cpu_seconds` of the generator's process.
+
+    `added`: requests that were not in the schedule before the run.
+    """
 
     address: str
     started: float
@@ -210,6 +230,9 @@ class RawRun(Struct, frozen=True):
     most_in_flight: int
     stopped: bool
     outcomes: tuple[RequestOutcome, ...]
+    added: tuple[PlannedRequest, ...] = ()
+    sessions: tuple[SessionRecord, ...] = ()
+    changes: tuple[LoadChange, ...] = ()
 
 
 Pair = tuple[PlannedRequest, RequestOutcome]
@@ -218,11 +241,13 @@ _K = TypeVar("_K", bound=Hashable)
 
 def summarise(plan: LoadPlan, planned: tuple[PlannedRequest, ...], ran: RawRun) -> LoadResult:
     """The result of a run of `planned`; requests not yet due at a stop are not counted."""
-    pairs = sorted(((planned[outcome.index], outcome) for outcome in ran.outcomes), key=lambda pair: pair[0].index)
+    added = {request.index: request for request in ran.added}
+    known = ((added.get(outcome.index) or planned[outcome.index], outcome) for outcome in ran.outcomes)
+    pairs = sorted(known, key=lambda pair: pair[0].index)
     measured = [pair for pair in pairs if pair[0].at >= plan.warm_up_s]
     # A stopped run was as long as it was sent for, not as planned.
     end = min(plan.seconds, max(ran.seconds, 1e-3)) if ran.stopped else plan.seconds
-    phases = tuple(_phases(plan, measured, end))
+    phases = tuple(_phases(plan, measured, end, ran.sessions))
     late = sorted(outcome.late for _, outcome in measured)
     generator = GeneratorHealth(
         late_p50=quantile(late, 0.5),
@@ -234,7 +259,7 @@ def summarise(plan: LoadPlan, planned: tuple[PlannedRequest, ...], ran: RawRun) 
     length = max(end - plan.warm_up_s, 1e-3)
     return LoadResult(
         plan=plan,
-        schedule=digest(planned),
+        schedule=plan_digest(plan, planned),
         address=ran.address,
         started=ran.started,
         seconds=ran.seconds,
@@ -245,17 +270,38 @@ def summarise(plan: LoadPlan, planned: tuple[PlannedRequest, ...], ran: RawRun) 
         series=tuple(_series(plan, measured)),
         generator=generator,
         problems=tuple(_problems(plan, ran, phases, generator)),
+        sessions=count_sessions(plan, ran.sessions) if any(phase.users for phase in plan.phases) else None,
+        changes=ran.changes,
+        stretches=tuple(_stretches(plan, measured, end, ran.changes)) if ran.changes else (),
     )
 
 
-def _phases(plan: LoadPlan, pairs: Sequence[Pair], end: float) -> Iterable[PhaseResult]:
+def _phases(
+    plan: LoadPlan, pairs: Sequence[Pair], end: float, sessions: Sequence[SessionRecord]
+) -> Iterable[PhaseResult]:
     by_phase = _grouped(pairs, lambda pair: pair[0].phase)
     for number, (phase, start) in enumerate(zip(plan.phases, plan.starts(), strict=True)):
         begin = max(start, plan.warm_up_s)
         length = min(start + phase.seconds, end) - begin
         if length > 0:
             own = by_phase.get(number, [])
-            yield PhaseResult(phase.name, start, _summary(plan, own, length), _kinds(plan, own, length))
+            users = [record for record in sessions if record.phase == number]
+            counts = count_sessions(plan, users) if phase.users else None
+            yield PhaseResult(phase.name, start, _summary(plan, own, length), _kinds(plan, own, length), counts)
+
+
+def _stretches(
+    plan: LoadPlan, pairs: Sequence[Pair], end: float, changes: Sequence[LoadChange]
+) -> Iterable[PhaseResult]:
+    """The phases, cut where the load was changed."""
+    for phase, start in zip(plan.phases, plan.starts(), strict=True):
+        first, last = max(start, plan.warm_up_s), min(start + phase.seconds, end)
+        cuts = [first, *(change.at for change in changes if first < change.at < last), last]
+        for begin, until in pairwise(cuts):
+            if until - begin > _SHORTEST:
+                own = [pair for pair in pairs if begin <= pair[0].at < until]
+                length = until - begin
+                yield PhaseResult(phase.name, begin, _summary(plan, own, length), _kinds(plan, own, length))
 
 
 def _kinds(plan: LoadPlan, pairs: Sequence[Pair], seconds: float) -> dict[str, Summary]:
@@ -306,6 +352,10 @@ def _problems(
 ) -> Iterable[LoadProblem]:
     if ran.stopped:
         yield LoadProblem(LoadProblemCode.STOPPED, f"stopped after {ran.seconds:.1f} s of {plan.seconds:.1f} s")
+    if ran.changes:
+        times = "once" if len(ran.changes) == 1 else f"{len(ran.changes)} times"
+        message = f"the load was changed {times} while it ran: the figures of a whole phase are of several loads"
+        yield LoadProblem(LoadProblemCode.CHANGED, message)
     for phase in phases:
         if unsent := phase.whole.counts.not_sent:
             message = f"{unsent} requests were not sent with {plan.max_in_flight} in flight: the load is below the plan"

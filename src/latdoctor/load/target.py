@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from latdoctor.errors import UsageError
 from latdoctor.http.client import HttpClient, HttpRequest, HttpResponse
-from latdoctor.load.openloop import PATH
 from latdoctor.load.request_template import PROMPT, RequestTemplate
+from latdoctor.load.transport import PATH
 
 _SECONDS = 5.0
 _ZEROS = 16_384  # numbers of an input: more would measure the network

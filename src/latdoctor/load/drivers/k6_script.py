@@ -18,9 +18,9 @@ from latdoctor.load.drivers.differences import TEXT, Driver, differences
 from latdoctor.load.drivers.exported import ATTAINMENT
 from latdoctor.load.drivers.share import check_times, highest_rate, replayed_per_second, scaled_arrivals
 from latdoctor.load.mix import FRAMES_PER_SECOND, MALFORMED_BODIES, VOCABULARY
-from latdoctor.load.openloop import PATH
 from latdoctor.load.plan import LoadPhase, LoadPlan
 from latdoctor.load.request_template import PROMPT, RequestTemplate
+from latdoctor.load.transport import PATH
 
 # A random wait of so many arrivals hides that k6 starts them evenly; each of them needs a virtual user while it waits.
 _SPREAD_ARRIVALS, _MAX_SPREAD_S = 200, 2.0
@@ -115,7 +115,7 @@ def _executor(phase: LoadPhase) -> dict[str, Any]:
                 for target, duration in zip(whole, _durations([held for _, held in rates]), strict=True)
             ],
         }
-    unit, (rate,) = _whole([arrivals.rate])
+    unit, (rate,) = _whole([highest_rate(phase)])
     return {
         "executor": "constant-arrival-rate",
         "rate": max(1, rate),

@@ -19,7 +19,7 @@ from locust.runners import MasterRunner, WorkerRunner
 from latdoctor.load.drivers.exported import ATTAINMENT, ExportedLoad
 from latdoctor.load.drivers.locust_users import PlanSender, ShareRun
 from latdoctor.load.drivers.share import Share
-from latdoctor.load.openloop import RequestOutcome
+from latdoctor.load.outcome import RequestOutcome
 from latdoctor.load.plan import schedule
 from latdoctor.load.summary import RawRun, summarise
 

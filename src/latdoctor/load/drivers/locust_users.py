@@ -22,10 +22,9 @@ from latdoctor.load.drivers.exported import ExportedLoad
 from latdoctor.load.drivers.share import Share, shared_schedule
 from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import MALFORMED, body
-from latdoctor.load.openloop import (
+from latdoctor.load.outcome import (
     BAD_ANSWER,
     NO_CONNECTION,
-    PATH,
     RESET,
     TIMEOUT,
     Ending,
@@ -35,6 +34,7 @@ from latdoctor.load.openloop import (
     retry_delay,
 )
 from latdoctor.load.plan import PlannedRequest, RetryKind, generator
+from latdoctor.load.transport import PATH
 
 _LOG = logging.getLogger("latdoctor")
 _GOOD = frozenset({Ending.ANSWERED, Ending.REJECTED})

@@ -15,7 +15,7 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from latdoctor.errors import UsageError
-from latdoctor.load.arrivals import Arrivals, Constant, OnOff, Ramp, Replay
+from latdoctor.load.arrivals import Arrivals, Constant, OnOff, Population, Ramp, Replay
 from latdoctor.load.plan import LoadPhase, LoadPlan, PlannedRequest, schedule
 
 MAX_TIMES = 10_000.0
@@ -72,7 +72,7 @@ def check_times(plan: LoadPlan, times: float) -> None:
 
 def scaled_arrivals(arrivals: Arrivals, factor: float) -> Arrivals:
     """The same process at `factor` its rate; recorded times stay."""
-    if isinstance(arrivals, Replay):
+    if isinstance(arrivals, Replay | Population):
         return arrivals
     if isinstance(arrivals, OnOff):
         return structs.replace(arrivals, on_rate=arrivals.on_rate * factor, off_rate=arrivals.off_rate * factor)
@@ -99,6 +99,8 @@ def highest_rate(phase: LoadPhase) -> float:
         return max(arrivals.on_rate, arrivals.off_rate)
     if isinstance(arrivals, Ramp):
         return max(arrivals.from_rate, arrivals.to_rate)
+    if isinstance(arrivals, Population):
+        raise UsageError(f"phase {phase.name}: a population has no rate")
     if isinstance(arrivals, Replay):
         return float(max(replayed_per_second(arrivals, phase.seconds)))
     return arrivals.rate
