@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from latdoctor.cli import lab_bench, lab_cluster, lab_inject, lab_load, lab_load_export, lab_model, lab_real, lab_run
+from latdoctor.cli import (
+    lab_bench,
+    lab_cluster,
+    lab_inject,
+    lab_load,
+    lab_load_export,
+    lab_load_recorded,
+    lab_model,
+    lab_real,
+    lab_run,
+)
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import serve_replicas
@@ -87,6 +97,8 @@ app = typer.Typer(help="A reference server with real incidents, to try latdoctor
 app.command("cluster")(lab_cluster.cluster)
 app.command("inject")(lab_inject.inject)
 app.command("load")(lab_load.load)
+app.command("load-fit")(lab_load_recorded.load_fit)
+app.command("load-replay")(lab_load_recorded.load_replay)
 app.command("load-export")(lab_load_export.load_export)
 app.command("run")(lab_run.run)
 app.command("telemetry")(telemetry)

@@ -13,6 +13,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from latdoctor.load.distributions import Quantiles
+
 Rate = Annotated[float, Meta(gt=0, le=10_000)]  # requests per second
 RateOrNone = Annotated[float, Meta(ge=0, le=10_000)]
 PhaseSeconds = Annotated[float, Meta(gt=0, le=86_400)]  # seconds
@@ -57,6 +59,25 @@ class Gamma(Struct, frozen=True, forbid_unknown_fields=True, tag="gamma", tag_fi
         shape = 1 / self.cv**2  # a gamma of mean 1 has the variance 1/shape
         steps = _cumulated(lambda: rng.gammavariate(shape, 1 / shape))
         yield from _below(seconds, (step / self.rate for step in steps))
+
+
+class Renewal(Struct, frozen=True, forbid_unknown_fields=True, tag="renewal", tag_field="kind"):
+    """Independent gaps with the shape of `gaps`; `rate` alone says how long they are."""
+
+    rate: Rate
+    gaps: Quantiles
+
+    def __post_init__(self) -> None:
+        if self.gaps.mean <= 0:
+            raise ValueError("all gaps are 0")
+
+    def expected(self, seconds: float) -> float:
+        return self.rate * seconds
+
+    def times(self, seconds: float, rng: Random) -> Iterator[float]:
+        unit = self.gaps.mean * self.rate
+        steps = _cumulated(lambda: self.gaps.draw(rng))
+        yield from _below(seconds, (step / unit for step in steps))
 
 
 class OnOff(Struct, frozen=True, forbid_unknown_fields=True, tag="on-off", tag_field="kind"):
@@ -158,7 +179,7 @@ class Population(Struct, frozen=True, forbid_unknown_fields=True, tag="populatio
         return _below(seconds, (index * self.ramp_s / self.size for index in range(self.size)))
 
 
-Arrivals = Constant | Poisson | Gamma | OnOff | Ramp | Replay | Population
+Arrivals = Constant | Poisson | Gamma | Renewal | OnOff | Ramp | Replay | Population
 
 
 def _cumulated(gap: Callable[[], float]) -> Iterator[float]:

@@ -74,6 +74,8 @@ class AccessLogEntry:
     per_token: float | None = None  # seconds for each token of the answer
     agent: str = ""
     method: str = ""
+    session: str = ""  # the conversation it belongs to
+    tokens: int | None = None  # the length of its input
 
     @property
     def is_probe(self) -> bool:

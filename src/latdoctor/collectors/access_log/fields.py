@@ -69,6 +69,13 @@ _METHOD = (
     "method", "request_method", "request.method", "http.request.method", "httprequest.requestmethod", "requestmethod",
     "req.method", "http.method", "properties.httpmethod", "httpmethod",
 )  # fmt: skip
+_SESSION = (
+    "session", "session_id", "sessionid", "conversation_id", "conversation", "chat_id", "thread_id", "x-session-id",
+)  # fmt: skip
+_TOKENS = (
+    "input_tokens", "prompt_tokens", "num_prompt_tokens", "input_length", "request_tokens", "context_tokens",
+    "usage.prompt_tokens", "usage.input_tokens",
+)  # fmt: skip
 _PAIR = re.compile(r'(?<![\w.@-])([A-Za-z_@][\w.@-]{0,60})=("(?:[^"\\]|\\.)*+"|[^\s"]*)')
 _NESTED = 3
 _STAGES, _MOST_STAGES = "stages.", 12
@@ -149,6 +156,7 @@ def of_fields(fields: Fields) -> AccessLogEntry | None:
         started, ended, duration, status, path, *names, stages=_stages(fields), unit_unknown=unit_unknown,
         agent=_text(fields, _AGENT), method=method,
         failure=FailureReason.CLIENT_CLOSED if status in CLIENT_LEFT else None,
+        session=_text(fields, _SESSION), tokens=_count(fields, _TOKENS),
     )  # fmt: skip
     return _of_program(entry, fields, form) if form else entry
 
@@ -281,6 +289,17 @@ def _text(fields: Fields, names: Iterable[str]) -> str:
             if isinstance(first, str | int):
                 return str(first)
     return ""
+
+
+def _count(fields: Fields, names: Iterable[str]) -> int | None:
+    """The first of `names` with a whole number; of a line of pairs it is a text."""
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
+            return int(value)
+        if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+            return value
+    return None
 
 
 MAX_LENGTH = 1000

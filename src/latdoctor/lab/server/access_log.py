@@ -28,6 +28,8 @@ class AccessLogEntry(Struct, frozen=True, omit_defaults=True):
     replica: str
     reason: str = ""
     stages: dict[str, float] = {}
+    session: str = ""
+    input_tokens: int = 0  # of the request itself, without the history of its session
 
 
 class AccessLog:

@@ -235,7 +235,8 @@ class StageHandlers:
             )
         )
         seconds, spent = context.sent - context.received, timing if computed else None
-        self.log(context.entered, seconds, OK, context.request_id, context.source, spent)
+        asked = context.intent_request.session or "", len(context.own) or context.tokens
+        self.log(context.entered, seconds, OK, context.request_id, context.source, spent, *asked)
         return True
 
     def log(
@@ -246,13 +247,15 @@ class StageHandlers:
         request_id: str,
         reason: str,
         timing: RequestTiming | None = None,
+        session: str = "",
+        tokens: int = 0,
     ) -> None:
         """A line of the access log, where there is one. Not on the event loop."""
         if self.access_log is not None:
             stages = timing.stages() if timing is not None else {}
             times = utc_time(entered), utc_time(time.time()), round(seconds, 6)
             replica = self.metrics.fixed[0]
-            self.access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages))
+            self.access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages, session, tokens))
 
 
 def _session_use(context: RequestContext) -> SessionUse | None:

@@ -1,0 +1,1 @@
+"""Loads from recorded requests: plans fitted to them, and their replay."""
