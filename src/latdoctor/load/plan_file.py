@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 import msgspec
@@ -32,4 +33,6 @@ def _plain(value: Any) -> Any:
         return found
     if isinstance(value, tuple | list):
         return [_plain(one) for one in value]
+    if isinstance(value, Enum):
+        return value.value
     return float(f"{value:.{_PLACES}g}") if isinstance(value, float) else value

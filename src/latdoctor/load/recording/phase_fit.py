@@ -28,7 +28,8 @@ _EVEN_CV = 0.05
 class FittedPhase(Struct, frozen=True):
     """A phase from `start` over `seconds`, its process and how far its gaps are from those of the recording.
 
-    `distance` is None where there are too few gaps, or their times are too coarse, to know their shape.
+    `distance` is None where there are too few gaps, or their times are too coarse, to know their shape; and where they
+    are even but for the precision of the clock.
     """
 
     start: float
@@ -58,7 +59,7 @@ def _process(times: Sequence[float], seconds: float, *, coarse: bool) -> tuple[A
     mean = statistics.fmean(gaps)
     cv = statistics.pstdev(gaps) / mean if mean else 0.0
     if cv < _EVEN_CV:
-        return Constant(rate), distance(gaps, [1 / rate] * len(gaps))
+        return Constant(rate), None
     close = close_enough(len(gaps))
     candidates: list[Arrivals] = [Poisson(rate)]
     if mean:

@@ -27,7 +27,8 @@ class ReplayPlan(Struct, frozen=True):
 def cut(recording: Recording, begin: float, end: float) -> Recording:
     """The requests from `begin` to `end` (seconds into the recording). Raises UsageError for none."""
     end = min(end, recording.seconds)
-    chosen = [one for one in recording.requests if begin <= one.at < end or one.at == end == recording.seconds]
+    whole = end == recording.seconds  # with its last request
+    chosen = [one for one in recording.requests if begin <= one.at and (one.at < end or (whole and one.at == end))]
     if not chosen:
         what = f"no request from {begin:g} s to {end:g} s: the log has {recording.seconds:g} s"
         raise UsageError(what, where="--from, --to")
