@@ -77,7 +77,7 @@ def load_replay(
     output: Annotated[LoadFormat, typer.Option("--output", "-o", help="Format of the result.")] = LoadFormat.TEXT,
     remote: Annotated[bool, typer.Option("--allow-remote", help="Allow a server on another machine.")] = False,
 ) -> None:
-    """Replay the requests of an access log, at its speed or another.
+    """Replay an access log, at its speed or another.
 
     The same order, gaps, sessions and lengths as in the log; texts are filler, and all requests go to one path. Each is
     sent at its time, whatever the answers to those before. Prints how late requests were sent, measured from the times
