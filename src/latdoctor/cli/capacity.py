@@ -10,11 +10,14 @@ import typer
 from latdoctor.cli.options import OutputFormat, OutputOption
 
 if TYPE_CHECKING:
+    from latdoctor.collectors.base import PrometheusServer
     from latdoctor.load.target import Target
     from latdoctor.planning.capacity.binding import ReadSignals
     from latdoctor.planning.capacity.measure import MeasureSettings
 
 SPOILED = 4
+_QUERY_TIMEOUT = 60.0  # seconds of one query
+_LONGEST = 3600.0  # seconds of a step, or of an objective
 
 app = typer.Typer(help="How much load a service takes, and replicas for a rate.", no_args_is_help=True)
 
@@ -137,6 +140,88 @@ def _log(line: str) -> None:
     from latdoctor.cli.console import notice_console
 
     notice_console().print(line, soft_wrap=True, highlight=False)
+
+
+@app.command()
+def history(
+    prometheus: Annotated[str, typer.Option("--prometheus", metavar="URL", help="A Prometheus server.")],
+    slo: Annotated[str, typer.Option("--slo", metavar="TIME", help="The latency objective, of P99.")] = "500ms",
+    select: Annotated[str, typer.Option("--select", metavar="SELECTOR", help="Only series with these labels.")] = "",
+    since: Annotated[str, typer.Option("--since", metavar="TIME", help="Begin of the history.")] = "24h",
+    until: Annotated[str, typer.Option("--until", metavar="TIME", help="End of the history (default: now).")] = "",
+    step: Annotated[str, typer.Option("--step", metavar="TIME", help="Four scrapes or more, at least 5s.")] = "1min",
+    output: OutputOption = OutputFormat.TEXT,
+) -> None:
+    """Estimate the limit from ordinary operation, without load.
+
+    From request rates and latencies in Prometheus, of each replica: the time of a request at low load, the rate by
+    concurrency, the highest rate within the SLO. Where the history has come at least half-way, a queueing model gives
+    the limit with an interval; else the answer is that it is at least so much.
+
+    Exit codes: 0 estimated · 1 the history cannot be read, or is too short · 2 usage · 4 only a lower bound.
+    """
+    from latdoctor.cli.capacity_text import history_text
+    from latdoctor.cli.console import notice, progress
+    from latdoctor.cli.interrupt import interruptible
+    from latdoctor.cli.lab import need_extra
+    from latdoctor.collectors.promql.load_history import load_history
+    from latdoctor.evidence.model import to_json
+    from latdoctor.planning.capacity.history import HistorySettings, from_history
+    from latdoctor.planning.capacity.load_window import load_windows
+
+    need_extra(("scipy",), "plan")
+    seconds, objective = _duration(step, "--step", 5.0), _duration(slo, "--slo", 0.0)
+    server = _prometheus(prometheus, select, since, until)
+    with interruptible(None), progress("reading the history", takes_time=True):
+        read = load_history(server, seconds, _QUERY_TIMEOUT)
+        found = from_history(
+            load_windows(read.series, seconds), HistorySettings(server.access.name, read.title, objective)
+        )
+    for text in read.warnings:
+        notice(f"{server.access.name}: {text}")
+    is_json = output is OutputFormat.JSON
+    typer.echo(to_json(found).decode() if is_json else history_text(found), nl=not is_json)
+    if found.problems:
+        raise typer.Exit(SPOILED)
+
+
+def _duration(text: str, where: str, least: float) -> float:
+    """Seconds. Raises UsageError."""
+    from latdoctor.errors import UsageError
+    from latdoctor.units import parse_duration
+
+    try:
+        seconds = parse_duration(text)
+    except ValueError as error:
+        raise UsageError(str(error), where=where) from error
+    if not max(least, 1e-9) <= seconds <= _LONGEST:
+        raise UsageError(f"must be at least {least:g} s and at most 1h (got {text!r})", where=where)
+    return seconds
+
+
+def _prometheus(url: str, select: str, since: str, until: str) -> PrometheusServer:
+    """Raises UsageError."""
+    import time
+
+    from latdoctor.cli.time_args import moment
+    from latdoctor.collectors.base import PrometheusServer
+    from latdoctor.collectors.promql.client import prometheus_endpoint
+    from latdoctor.dialects.promql import parse_matchers
+    from latdoctor.errors import UsageError
+    from latdoctor.sanitize import clean
+
+    now = time.time()
+    end = moment(until, now, "--until") if until else now
+    begin = moment(since, end, "--since")
+    if begin >= end:
+        raise UsageError("is not before --until", where="--since")
+    try:
+        matchers = parse_matchers(select)
+    except ValueError as error:
+        step = "write it such as --select '{job=\"vllm\"}'"
+        raise UsageError(f"{clean(select, 80)!r}: {error}", where="--select", next_step=step) from error
+    access = prometheus_endpoint(url)
+    return PrometheusServer(access=access, since=begin, until=end, window=end - begin, select=matchers)
 
 
 @app.command()

@@ -6,7 +6,7 @@ gateway and the engines behind it), they count the same requests, so that the us
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from latdoctor.collectors.base import PrometheusServer
@@ -39,9 +39,7 @@ class RateHistory:
 def rate_history(server: PrometheusServer, query: str, timeout: float) -> RateHistory:
     """The rates from `server.since` to `server.until`. Raises SourceError, UsageError."""
     expression = query or _recognised(server, timeout)
-    points = _range(server.since, server.until)
-    queries = [PromqlQuery(expression, part[-1], part[0], STEP) for part in points]
-    answers = _run(server, queries, timeout)
+    answers = run_all(server, range_queries(expression, server, STEP), timeout)
     series = tuple(
         Series(SIGNAL, "service", line.times, line.values, Origin(NAME, f"series {number}"))
         for answer in answers
@@ -54,11 +52,12 @@ def rate_history(server: PrometheusServer, query: str, timeout: float) -> RateHi
     return RateHistory(expression, series, tuple(dict.fromkeys(text for one in answers for text in one.warnings)))
 
 
-def _range(since: float, until: float) -> list[list[float]]:
-    """The times of the points, whole minutes, in parts that one query may have."""
-    first, last = int(-(-since // STEP)), int(until // STEP)
-    times = [place * STEP for place in range(first, last + 1)]
-    return [times[start : start + _POINTS] for start in range(0, len(times), _POINTS)]
+def range_queries(expression: str, server: PrometheusServer, step: float) -> list[PromqlQuery]:
+    """Queries for a point every `step` seconds, at whole steps, each with as many as one query may have."""
+    first, last = int(-(-server.since // step)), int(server.until // step)
+    times = [place * step for place in range(first, last + 1)]
+    parts = [times[start : start + _POINTS] for start in range(0, len(times), _POINTS)]
+    return [PromqlQuery(expression, part[-1], part[0], step) for part in parts]
 
 
 def _recognised(server: PrometheusServer, timeout: float) -> str:
@@ -68,10 +67,7 @@ def _recognised(server: PrometheusServer, timeout: float) -> str:
         name for dialect in options.values() for rules in dialect.rules for rule in rules
         if rule.signal == SIGNAL for name in promql.rule_samples(rule)
     })  # fmt: skip
-    inside = ",".join((promql.name_matcher(names), *server.select))
-    counted = f"count by (__name__) (last_over_time({{{inside}}}[{promql.duration(_PRESENT)}]))"
-    (answer,) = _run(server, [PromqlQuery(counted, server.until)], timeout)
-    present = frozenset(line.labels.get("__name__", "") for line in answer.lines)
+    present = present_names(server, names, timeout)
     found = {
         title: curve
         for title, dialect in options.items()
@@ -81,7 +77,7 @@ def _recognised(server: PrometheusServer, timeout: float) -> str:
     if not found:
         reason = "no request rate of a server that latdoctor knows is recorded in the hour before the end"
         raise UsageError(reason, where=place, next_step="--query 'sum(rate(YOUR_REQUESTS_TOTAL[2m]))'")
-    expressions = {title: _expression(one, server.select) for title, one in found.items()}
+    expressions = {title: f"sum({expression_of(one, server.select, _RANGE)})" for title, one in found.items()}
     if len(expressions) > 1:
         listed = [f"{title}: --query '{text}'" for title, text in expressions.items()]
         reason = f"request rates of {len(expressions)} kinds of servers are recorded, which may be the same requests"
@@ -89,14 +85,23 @@ def _recognised(server: PrometheusServer, timeout: float) -> str:
     return next(iter(expressions.values()))
 
 
-def _expression(curve: promql.SignalCurve, select: Sequence[str]) -> str:
-    text = curve.expression.replace("$range", promql.duration(_RANGE))
+def present_names(server: PrometheusServer, names: Iterable[str], timeout: float) -> frozenset[str]:
+    """Those of `names` that are recorded in the hour before the end."""
+    inside = ",".join((promql.name_matcher(sorted(names)), *server.select))
+    counted = f"count by (__name__) (last_over_time({{{inside}}}[{promql.duration(_PRESENT)}]))"
+    (answer,) = run_all(server, [PromqlQuery(counted, server.until)], timeout)
+    return frozenset(line.labels.get("__name__", "") for line in answer.lines)
+
+
+def expression_of(curve: promql.SignalCurve, select: Sequence[str], seconds: float) -> str:
+    """The expression of a curve for the user's matchers, over so many seconds before each point, in its base unit."""
+    text = curve.expression.replace("$range", promql.duration(seconds))
     text = text.replace("{$select}", f"{{{','.join(select)}}}" if select else "")
     text = text.replace(",$select", "".join(f",{one}" for one in select))
-    return f"sum({text})" if curve.factor == 1 else f"sum({text}) * {curve.factor:g}"
+    return text if curve.factor == 1 else f"({text}) * {curve.factor:g}"
 
 
-def _run(server: PrometheusServer, queries: Sequence[PromqlQuery], timeout: float) -> list[QueryResult]:
+def run_all(server: PrometheusServer, queries: Sequence[PromqlQuery], timeout: float) -> list[QueryResult]:
     """The results, all of them. Raises SourceError for the first that failed."""
     found = []
     for reply in run_queries(server.access, queries, timeout, timeout * len(queries)):

@@ -1,7 +1,8 @@
-"""The result of `latdoctor capacity measure`, as it is saved and read again."""
+"""The result of `latdoctor capacity measure` or `capacity history`, as it is saved and read again."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 
 from msgspec import Struct
@@ -15,13 +16,42 @@ from latdoctor.planning.stored import read_stored
 SCHEMA_VERSION = "1"
 
 
+class CapacitySource(StrEnum):
+    """Where the figures come from."""
+
+    MEASURED = "measured"  # by load up to the limit and beyond
+    HISTORY = "history"  # from ordinary operation
+
+
+class HistoryFigures(Struct, frozen=True):
+    """What a history shows beside the limit. `at_least`: the limit is only known to be no less.
+
+    `windows` of `step` seconds of all `replicas`; `highest_rate` of one of them. `service_time`: mean latency at the
+    lowest load, in seconds. `speeds`: requests in a replica (Little's law) and the rate, by load. `reached`: highest
+    load as a share of the model's limit. `misfit`: relative error of the model's mean latency. `batch`: smallest and
+    largest mean size of a batch, where the page shows it.
+    """
+
+    at_least: bool
+    replicas: int
+    windows: int
+    step: float
+    highest_rate: float
+    service_time: float
+    speeds: tuple[tuple[float, float], ...]
+    reached: float | None = None
+    misfit: float | None = None
+    batch: tuple[float, float] | None = None
+
+
 class CapacityMeasurement(Struct, frozen=True):
     """Rates in requests per second of one replica or whatever `address` is, times in seconds.
 
     `limit`: the highest rate at which the share `attainment` of requests is within `slo`, with its 95 % `interval`.
     `first_failing`: None where no level failed; the limit is then at least this. `model_limit`: what the queueing model
     says, `model_error` its relative difference; None without a model. `closed`: the closed loops that it was fitted to.
-    `problems`: why the figures cannot be trusted.
+    `problems`: why the figures cannot be trusted. Of a history (`source`) the levels are windows of about the same
+    rate, `closed` is empty, and `limit` is the model's, or observed, or at least this (`history.at_least`).
     """
 
     address: str
@@ -42,6 +72,8 @@ class CapacityMeasurement(Struct, frozen=True):
     model_limit: float | None
     model_error: float | None
     problems: tuple[str, ...] = ()
+    source: CapacitySource = CapacitySource.MEASURED
+    history: HistoryFigures | None = None
     schema_version: str = SCHEMA_VERSION
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from latdoctor.load.latencies import quantile
-from latdoctor.planning.capacity.measurement import CapacityMeasurement
+from latdoctor.planning.capacity.measurement import CapacityMeasurement, CapacitySource
 from latdoctor.planning.replica_count import RESERVE, replica_count
 
 SCHEMA_VERSION = "1"
@@ -31,6 +31,8 @@ class CapacityPlan(Struct, frozen=True):
     with_one_lost: float | None
     model_error: float | None
     problems: tuple[str, ...] = ()
+    source: CapacitySource = CapacitySource.MEASURED
+    at_most: bool = False  # the limit is a lower bound: fewer replicas may do
     schema_version: str = SCHEMA_VERSION
 
 
@@ -54,4 +56,6 @@ def plan_replicas(measured: CapacityMeasurement, rate: float, reserve: float = R
         with_one_lost=rate / (replicas - 1) / measured.limit if replicas > 1 else None,
         model_error=measured.model_error,
         problems=measured.problems,
+        source=measured.source,
+        at_most=measured.history is not None and measured.history.at_least,
     )

@@ -48,18 +48,24 @@ class Discipline(StrEnum):
 class QueueModel(Struct, frozen=True):
     """`speeds`: X(n) at each measured n, between which it is interpolated; it stays the same above the last.
 
-    `sizes`: work of requests relative to their mean. `width`: requests that the server works on at a time.
+    `sizes`: work of requests relative to their mean. `width`: requests that the server works on at a time;
+    None: all of them, for which JSON has no number.
     """
 
     speeds: tuple[tuple[int, float], ...]
     sizes: tuple[float, ...]
-    width: float
+    width: float | None
     discipline: Discipline = Discipline.SHARING
 
     @property
     def capacity(self) -> float:
         """Requests per second that the server answers at most."""
         return max(rate for _, rate in self.speeds)
+
+    @property
+    def most(self) -> float:
+        """The width as a number."""
+        return math.inf if self.width is None else self.width
 
     def speed(self, working: int) -> float:
         counts, rates = zip(*self.speeds, strict=True)
@@ -68,7 +74,7 @@ class QueueModel(Struct, frozen=True):
     def server(self) -> SimulatedServer:
         """The simulated server, with nothing to do."""
         kind = BatchServer if self.discipline is Discipline.BATCHES else SharedServer
-        return kind(self.width, self.speed)
+        return kind(self.most, self.speed)
 
     def latencies(self, rate: float, seed: int = 0, requests: int = _REQUESTS) -> list[float]:
         """Latencies in ascending order with Poisson arrivals of `rate` per second. Seconds."""
@@ -110,11 +116,11 @@ def fit_model(closed: Sequence[ClosedLevel], sizes: Sequence[float]) -> QueueMod
     mean = sum(sizes) / len(sizes)
     relative = tuple(one / mean for one in sizes)
     speeds = tuple((one.in_flight, one.rate) for one in sorted(closed, key=lambda one: one.in_flight))
-    widths = [*(float(one) for one, _ in speeds), math.inf]
+    widths = [*(float(one) for one, _ in speeds), None]
     models = [QueueModel(speeds, relative, width, discipline) for discipline in Discipline for width in widths]
     misfits = [_misfit(model, closed) for model in models]
     alike = min(misfits) * (1 + _ALIKE)
-    return min((model for model, found in zip(models, misfits, strict=True) if found <= alike), key=lambda m: m.width)
+    return min((model for model, found in zip(models, misfits, strict=True) if found <= alike), key=lambda m: m.most)
 
 
 def _misfit(model: QueueModel, closed: Sequence[ClosedLevel]) -> float:
