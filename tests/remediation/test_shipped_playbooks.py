@@ -113,7 +113,11 @@ def test_playbooks_that_drop_requests_have_more_than_low_risk() -> None:
 
 def settings(playbook: Playbook) -> Iterator[Mapping[str, str]]:
     """The defaults, and each parameter at either end of its range or at each of its choices."""
-    needed = {one.name: "v1" for one in playbook.parameters if one.default is None}
+    needed = {
+        one.name: "v1" if one.minimum is None else format_parameter(one, _kept(one.type, one.minimum))
+        for one in playbook.parameters
+        if one.default is None
+    }
     yield needed
     for one in playbook.parameters:
         ends = [format_parameter(one, _kept(one.type, end)) for end in (one.minimum, one.maximum) if end is not None]

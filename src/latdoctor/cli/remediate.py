@@ -100,7 +100,7 @@ From = Annotated[
         "--from",
         metavar="FILE",
         readable=False,
-        help="A diagnosis (diagnose -o json): its first named cause is fixed.",
+        help="A diagnosis, whose first named cause is fixed, or a forecast, whose replicas are started (-o json).",
     ),
 ]
 PlanFile = Annotated[
@@ -198,7 +198,7 @@ def remediate(
 
     given = RemediateOptions(
         playbook=playbook or "",
-        diagnosis=from_,
+        basis=from_,
         plan=plan,
         settings=tuple(set_ or ()),
         admin=tuple(admin or ()),

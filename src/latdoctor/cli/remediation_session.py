@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 import typer
+from msgspec import UNSET
 
-from latdoctor.case_from_bundle import history_of, kept, observer, pages_for, remedy_of
+from latdoctor.case_from_bundle import history_of, kept, observer, pages_for
 from latdoctor.cli import incident_journaling
 from latdoctor.cli.collect_and_diagnose import rule_set
 from latdoctor.cli.configured_target import settings_of
@@ -20,7 +21,7 @@ from latdoctor.cli.diagnosed_target import undiagnosed
 from latdoctor.cli.interrupt import stoppable
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
-from latdoctor.cli.plan_files import load_plan, read_bounded, save_plan
+from latdoctor.cli.plan_files import load_plan, save_plan
 from latdoctor.cli.playbooks import library
 from latdoctor.cli.proof_process import hand_over, sources_of
 from latdoctor.cli.remediate_targets import (
@@ -30,10 +31,9 @@ from latdoctor.cli.remediate_targets import (
     limit_to_named,
 )
 from latdoctor.cli.resolve_request import ResolvedRequest, resolve_request
+from latdoctor.cli.run_basis import REPLICAS, RunBasis, run_basis
 from latdoctor.cli.saved_plan import address_named_again, saved_plan_refusal
-from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.diagnosis.diagnose import slo_terms
-from latdoctor.diagnosis.document import parse_diagnosis
 from latdoctor.errors import LatdoctorError, OperationError, UsageError
 from latdoctor.evidence.bundle import Context
 from latdoctor.incident.events import SAMPLED
@@ -48,9 +48,10 @@ from latdoctor.remediation.diagnosed_parameters import with_diagnosed
 from latdoctor.remediation.executor import execute
 from latdoctor.remediation.history import ReadHistory
 from latdoctor.remediation.plan_comparison import saved_settings
-from latdoctor.remediation.planner import DiagnosisRef, Plan, PlanRequest, build_plan
-from latdoctor.remediation.playbook import Playbook
+from latdoctor.remediation.planner import Plan, PlanRequest, build_plan
+from latdoctor.remediation.playbook import Playbook, Trigger
 from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.release import release_of
 from latdoctor.remediation.run_context import EntryListener, RunContext, nonblocking
 from latdoctor.remediation.run_result import Outcome, Result, slo_violations
 from latdoctor.remediation.target import Pages
@@ -67,7 +68,7 @@ class RemediateOptions:
     """The options of `latdoctor remediate` beside its sources."""
 
     playbook: str = ""
-    diagnosis: Path | None = None
+    basis: Path | None = None  # a diagnosis or a forecast
     plan: Path | None = None
     settings: tuple[str, ...] = ()
     admin: tuple[str, ...] = ()
@@ -94,13 +95,25 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
         named = address_named_again(saved.target, options.admin, settings, request, sources)
         request = limit_to_named(request, named, because)
         targets = choose_targets(book, settings, named, request.request.servers, sources)
-        again = PlanRequest(book, saved_settings(saved, book, books), because)
+        chosen = saved_settings(saved, book, books)
+        again = PlanRequest(book, chosen, because, saved.forecast, saved.releases)
         fresh = build_plan(again, books, targets.chosen[0], saved.created_at)
         if refusal := saved_plan_refusal(saved, fresh, book):
             return _refused(refusal, options)
         plans = (saved,)
     else:
-        book, because = _chosen(options, books)
+        given = _settings(options)
+        basis = run_basis(
+            options.playbook,
+            options.basis,
+            given,
+            books,
+            on_cluster=bool(sources.kube or settings.kube),
+            now=time.time(),
+        )
+        if basis.refusal is not None:
+            return _refused(basis.refusal, options)
+        book, because = basis.playbook, basis.diagnosis
         request = limit_to_named(request, options.admin, because)
         if options.apply:
             check_servers_named(request)
@@ -111,8 +124,10 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
             return _refused(_too_many(book, len(targets.chosen)), options)
         if because and (refusal := undiagnosed(because, targets.chosen, settings, named=bool(options.admin))):
             return _refused(refusal, options)
-        chosen = with_diagnosed(book, _settings(options), because.named if because else ())
-        moment, plan_request = journal_clock(), PlanRequest(book, chosen, because)
+        justified = _justified(basis, given, targets)
+        if isinstance(justified, Result):
+            return _refused(msgspec.structs.replace(justified, playbook=book.id), options)
+        moment, plan_request = journal_clock(), justified
         at = unix_seconds(moment.at)
         plans = tuple(build_plan(plan_request, books, one, at, moment) for one in targets.chosen)
     if options.save_plan is not None:
@@ -122,7 +137,7 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
         replace(pages_for(one, request.request.servers, targets.known), guessed=request.guessed)
         for one in targets.chosen
     )
-    if not options.apply:
+    if not options.apply or (book.trigger is not Trigger.INCIDENT and not any(one.changes for one in plans)):
         found = _with_context(plans, books, pages)
         report.plans(found, result_console(), as_json=options.as_json, verbose=options.verbose)
         incident_journaling.record_plans(options.belongs, plans, places)
@@ -167,9 +182,10 @@ def print_results(
 
 def labelled_result(result: Result, plan: Plan, context: Context | None = None) -> Result:
     """The result with its target and playbook, and for a verified run the SLO terms that are still not met."""
-    short = (
-        slo_violations(result.measures, slo_terms(context)) if context and result.outcome is Outcome.VERIFIED else ()
-    )
+    measures = result.measures
+    if plan.releases is not UNSET:  # a replica that was given back has no latency any more
+        measures = tuple(one for one in measures if one.after is not None)
+    short = slo_violations(measures, slo_terms(context)) if context and result.outcome is Outcome.VERIFIED else ()
     return msgspec.structs.replace(result, target=plan.target.name, playbook=plan.playbook, unmet=short)
 
 
@@ -181,6 +197,22 @@ def each(*listeners: Callable[[JournalEntry], object]) -> EntryListener:
             listener(entry)
 
     return listen
+
+
+def _justified(basis: RunBasis, given: Mapping[str, str], targets: ChosenTargets) -> PlanRequest | Result:
+    """The playbook with its parameters and what justifies it, or why there is nothing to do."""
+    book = basis.playbook
+    if book.trigger is Trigger.PEAK_PASSED:
+        entries = Journal.reading(state_dir.folder() / state_dir.JOURNAL).entries()
+        released = release_of(entries, targets.chosen[0], basis.forecast, time.time())
+        if isinstance(released, Result):
+            return released
+        settings = {REPLICAS: str(released.replicas), **given}
+        return PlanRequest(book, settings, forecast=released.forecast, releases=released.run)
+    if basis.forecast is not None:
+        return PlanRequest(book, {REPLICAS: str(basis.forecast.replicas), **given}, forecast=basis.forecast)
+    because = basis.diagnosis
+    return PlanRequest(book, with_diagnosed(book, given, because.named if because else ()), because)
 
 
 def _too_many(book: Playbook, count: int) -> Result:
@@ -300,34 +332,6 @@ def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
     return tuple(run.id if run else "" for run in found)
 
 
-def _chosen(options: RemediateOptions, books: Library) -> tuple[Playbook, DiagnosisRef | None]:
-    """The named playbook, or the one of the first named cause of the diagnosis. Raises UsageError, SourceError."""
-    if bool(options.playbook) == (options.diagnosis is not None):
-        raise UsageError(
-            "name the playbook: either --playbook ID, or --from FILE with a diagnosis",
-            next_step="latdoctor playbooks list",
-        )
-    if options.diagnosis is None:
-        return books.find(options.playbook), None
-    try:
-        diagnosis = parse_diagnosis(read_bounded(options.diagnosis))
-    except UNDECODABLE as error:
-        raise UsageError(
-            f"not a diagnosis: {error}",
-            where=str(options.diagnosis),
-            next_step="latdoctor diagnose … -o json > FILE",
-        ) from error
-    remedy = remedy_of(diagnosis)
-    if remedy is not None:
-        return books.find(remedy[0]), remedy[1]
-    named = ", ".join(cause.id for cause in diagnosis.causes if cause.named) or "no cause"
-    raise UsageError(
-        f"the diagnosis names {named}, which no playbook fixes",
-        where=str(options.diagnosis),
-        next_step="remedy it by hand: latdoctor explain CAUSE",
-    )
-
-
 def _settings(options: RemediateOptions) -> Mapping[str, str]:
     """Raises UsageError."""
     found: dict[str, str] = {}
@@ -341,7 +345,7 @@ def _settings(options: RemediateOptions) -> Mapping[str, str]:
 
 def _saved(options: RemediateOptions, path: Path) -> Plan:
     """Raises UsageError for a file that is no plan, and for options that contradict it."""
-    if options.playbook or options.diagnosis or options.settings:
+    if options.playbook or options.basis or options.settings:
         raise UsageError(
             "--plan already contains the playbook and its parameters",
             next_step="give --plan with the target alone, or leave it out",

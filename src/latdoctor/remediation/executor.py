@@ -11,6 +11,7 @@ import secrets
 import shlex
 from collections.abc import Callable, Sequence
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from latdoctor.conditions.evaluator import FAILS, HOLDS
@@ -33,7 +34,7 @@ from latdoctor.remediation.changes_in_effect import await_completion, lost_value
 from latdoctor.remediation.observation import Observation
 from latdoctor.remediation.pending_proof import ProofStarted, Prover
 from latdoctor.remediation.planner import Plan
-from latdoctor.remediation.playbook import Disruption, OnFailure, Playbook
+from latdoctor.remediation.playbook import Disruption, OnFailure, Playbook, Trigger
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.remediation.refusal import Refusal
 from latdoctor.remediation.run_context import RunContext, RunJournal, Stopped
@@ -48,6 +49,7 @@ from latdoctor.remediation.run_history import (
 )
 from latdoctor.remediation.run_observer import ProofPending, RunFailed, RunObserver
 from latdoctor.remediation.run_result import Measure, Outcome, Reason, Result, measures_of
+from latdoctor.remediation.standby import too_much_for
 from latdoctor.remediation.undo import UndoResult, undo_changes
 from latdoctor.remediation.verification import (
     Before,
@@ -181,6 +183,10 @@ class _Run:
         playbook = self._playbook
         self._await_completion(playbook)
         self._observer.settle(playbook.settle, before)
+        if playbook.trigger is not Trigger.INCIDENT:
+            self._observer.hold(playbook.verify, before)
+            self._require_in_effect()
+            return
         replaces = playbook.disruption is Disruption.RESTARTS
         try:
             self._observer.prove(playbook.verify, before, replaces_process=replaces)
@@ -199,7 +205,10 @@ class _Run:
 
     def _await_completion(self, playbook: Playbook) -> None:
         changes = [self._change(ref) for ref in self._changed]
-        deadline = self._observer.stoppable_deadline(playbook.settle.at_most or _COMPLETION_TIMEOUT)
+        seconds, forecast = playbook.settle.at_most or _COMPLETION_TIMEOUT, self._plan.forecast
+        if playbook.trigger is Trigger.FORECAST and forecast is not UNSET:
+            seconds = max(0.0, min(seconds, forecast.at - self._context.now()))  # later than the peak is not in time
+        deadline = self._observer.stoppable_deadline(seconds)
         await_completion(changes, self._context.access, deadline)
         self._observer.check_stop()
 
@@ -234,6 +243,8 @@ class _Run:
                 return Reason.PRECONDITION, f"precondition {found.text} {status}: {found.shown}"
         if unknown := unverifiable(playbook.verify, before):
             return Reason.NOT_VERIFIABLE, f"the change could not be verified: {'; '.join(unknown)}"
+        if playbook.trigger is not Trigger.INCIDENT:  # nothing is slow, so nothing has to become better
+            return self._load_objection(before)
         if met := already_met(playbook.verify, before):
             return Reason.ALREADY_MET, f"the conditions of success already hold: {met}"
         if cause_absent(playbook.verify, before):
@@ -244,6 +255,15 @@ class _Run:
                 f"the service is recovering on its own, so a change could not be verified: {rates}",
             )
         return None
+
+    def _load_objection(self, before: Before) -> tuple[Reason, str] | None:
+        """Why the replicas of a forecast must stay: fewer could not carry the load that there is."""
+        forecast = self._plan.forecast
+        if self._playbook.trigger is not Trigger.PEAK_PASSED or forecast is UNSET:
+            return None
+        left = [int(one.after or 0) for change in self._plan.changes for one in change.fields]
+        objection = next((why for replicas in left if (why := too_much_for(forecast, replicas, before))), "")
+        return (Reason.LOAD_TOO_HIGH, f"fewer replicas could not carry the load: {objection}") if objection else None
 
     def _run_stage(self, number: int, playbook: Playbook) -> None:
         """Apply and verify one stage. One of several stages is skipped if its cause is not present."""

@@ -18,10 +18,11 @@ from latdoctor.journal.state_dir import STOP
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.change import Change, Deadline
 from latdoctor.remediation.planner import Plan
-from latdoctor.remediation.playbook import Playbook, Risk
+from latdoctor.remediation.playbook import Playbook, Risk, Trigger
 from latdoctor.remediation.refusal import GuardedAction, Refusal
 from latdoctor.remediation.run_history import RunState, unfinished
 from latdoctor.remediation.run_result import Outcome, Reason
+from latdoctor.remediation.standby import clock
 from latdoctor.remediation.target import Access
 
 MAX_EVIDENCE_AGE = 900.0  # seconds from the end of a diagnosis's evidence to the run
@@ -105,6 +106,23 @@ def _diagnosis(facts: GuardInput) -> Refusal | None:
     if not -CLOCK_TOLERANCE <= age <= MAX_EVIDENCE_AGE:
         reason = f"the evidence of the diagnosis is {age / 60:.0f} min old, at most {MAX_EVIDENCE_AGE / 60:.0f} min"
         return Refusal(Reason.EVIDENCE_OUTDATED, reason, "diagnose again")
+    return None
+
+
+def _forecast(facts: GuardInput) -> Refusal | None:
+    """Replicas are started before the time of their forecast, and released after it."""
+    forecast, now = facts.plan.forecast, unix_seconds(facts.now.at)
+    if facts.playbook.trigger is Trigger.INCIDENT:
+        return None
+    if forecast is UNSET:
+        return Refusal(Reason.NO_FORECAST, f"{facts.playbook.id} needs a forecast", "--from FILE of latdoctor forecast")
+    if facts.playbook.trigger is Trigger.FORECAST and now >= forecast.at:
+        return Refusal(
+            Reason.EVIDENCE_OUTDATED, f"the forecast is for {clock(forecast.at)}, which is past", "forecast again"
+        )
+    if facts.playbook.trigger is Trigger.PEAK_PASSED and now < forecast.released_after:
+        reason = f"the replicas are kept for the peak at {clock(forecast.at)}, until {clock(forecast.released_after)}"
+        return Refusal(Reason.NOT_YET, reason, f"the same command after {clock(forecast.released_after)}")
     return None
 
 
@@ -215,6 +233,7 @@ GUARDS: tuple[Callable[[GuardInput], Refusal | None], ...] = (
     _playbook_unchanged,
     _plan_age,
     _diagnosis,
+    _forecast,
     _approval,
     _sop,
     _cooldown,

@@ -16,6 +16,7 @@ from latdoctor.remediation.change import Change, Deadline, Field, State, Value, 
 from latdoctor.remediation.parameters import parameter_values, substituted
 from latdoctor.remediation.playbook import Disruption, Playbook, Risk, Scalar, Step
 from latdoctor.remediation.playbook_library import Library
+from latdoctor.remediation.standby import ForecastRef
 from latdoctor.remediation.target import Access, Target, host_and_port
 
 READ_TIMEOUT = 10.0  # seconds for each resource
@@ -61,6 +62,8 @@ class Plan(Struct, frozen=True):
     created_at: float = field(name="made_at")  # unix seconds
     diagnosis: DiagnosisRef | None = field(default=None, name="because")
     moment: Moment | UnsetType = UNSET  # `created_at` by the clock that is never set; version 0.1 did not record it
+    forecast: ForecastRef | UnsetType = UNSET  # what replicas are started ahead of
+    releases: str | UnsetType = UNSET  # the run whose standby replicas are given back
 
     @property
     def digest(self) -> str:
@@ -73,11 +76,14 @@ class Plan(Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """A playbook with some of its parameters set (`--set name=value`), and the diagnosis behind it."""
+    """A playbook with some of its parameters set (`--set name=value`), and what justifies it: the diagnosis or the
+    forecast behind it, and the run that it `releases`."""
 
     playbook: Playbook
     settings: Mapping[str, str]
     diagnosis: DiagnosisRef | None = None
+    forecast: ForecastRef | UnsetType = UNSET
+    releases: str | UnsetType = UNSET
 
 
 def build_plan(
@@ -114,6 +120,8 @@ def build_plan(
         created_at=now,
         diagnosis=request.diagnosis,
         moment=moment,
+        forecast=request.forecast,
+        releases=request.releases,
     )
 
 

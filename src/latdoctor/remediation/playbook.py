@@ -49,6 +49,14 @@ class Treatment(StrEnum):
     SYMPTOM = "symptom"
 
 
+class Trigger(StrEnum):
+    """What justifies a run."""
+
+    INCIDENT = "incident"  # something is slow, and the change has to help
+    FORECAST = "forecast"  # nothing is slow yet: replicas have to be ready in time, and nothing may get worse
+    PEAK_PASSED = "peak-passed"  # the replicas of a forecast are no longer needed, and nothing may get worse
+
+
 class OnFailure(StrEnum):
     """What a failed stage undoes."""
 
@@ -172,7 +180,8 @@ class Verify(Struct, frozen=True):
     A window is a success only if `load` holds (the load is unchanged), all of `succeed` hold or `repair` shows that a
     broken workload is whole again, and `mechanism` shows what the change does: its findings are clear and its
     conditions hold. Successes without interruption for `hold` within `within` verify the change; otherwise it is rolled
-    back. One holding condition of `abort` rolls it back at once.
+    back. One holding condition of `abort` rolls it back at once. Without an incident (`trigger`) `succeed` says what
+    must not get worse, and the load may move.
     """
 
     succeed: Annotated[tuple[Condition, ...], NonEmpty]
@@ -207,8 +216,6 @@ class Verify(Struct, frozen=True):
 
     def check(self) -> Iterator[str]:
         """Yield the problems of the definition."""
-        if self.load is None:  # a change without effect would verify whenever the load falls
-            yield "verify lacks 'load'"
         if self.hold > self.within:
             yield f"verify: hold ({self.hold:g} s) must not exceed within ({self.within:g} s)"
 
@@ -230,7 +237,6 @@ class Playbook(Struct, frozen=True):
 
     id: Identifier
     title: str
-    addresses: Annotated[tuple[Identifier, ...], NonEmpty]
     targets: Annotated[tuple[TargetKind, ...], NonEmpty]
     risk: Risk
     disruption: Disruption
@@ -239,6 +245,8 @@ class Playbook(Struct, frozen=True):
     effect: Effect
     explanation: str
     parts: Annotated[tuple[Step | Stage, ...], NonEmpty] = field(name="steps")
+    addresses: Annotated[tuple[Identifier, ...], NonEmpty] = ()  # only without an incident there is no cause
+    trigger: Trigger = Trigger.INCIDENT
     guards: Guards = Guards()
     parameters: tuple[Parameter, ...] = ()
     before: BeforeChange = BeforeChange()

@@ -31,6 +31,7 @@ from latdoctor.remediation.playbook import (
     Seconds,
     Stage,
     Step,
+    Trigger,
     Wait,
 )
 from latdoctor.remediation.target import KINDS, TargetKind
@@ -59,6 +60,13 @@ def read_playbook(path: Path, problems: list[Problem]) -> Playbook | None:
         return None
     problems.extend(_check(playbook))
     verify = root.value["verify"] if isinstance(root.value, dict) else root
+    if playbook.trigger is Trigger.INCIDENT:
+        if not playbook.addresses:
+            problems.append(Problem(playbook.where, "playbook lacks 'addresses'"))
+        if isinstance(verify.value, dict) and "load" not in verify.value:  # else less load would verify any change
+            problems.append(Problem(verify.where, "verify lacks 'load'"))
+    elif playbook.stages:
+        problems.append(Problem(playbook.where, f"only steps have the trigger {playbook.trigger}, not stages"))
     if playbook.steps and isinstance(verify.value, dict) and "mechanism" not in verify.value:
         problems.append(Problem(verify.where, "verify lacks 'mechanism'"))
     if playbook.on_failure and not playbook.stages and isinstance(root.value, dict):

@@ -200,18 +200,19 @@ def superseded_fields(runs: Sequence[RunState]) -> Mapping[str, frozenset[FieldK
     found: dict[str, frozenset[FieldKey]] = {}
     for run in reversed(runs):
         found[run.id] = later
-        later |= _fields(run)
+        later |= changed_fields(run)
     return found
 
 
 def superseding_run(run: RunState, others: Iterable[RunState]) -> RunState | None:
     """The latest run after `run` with a change in effect on a field that `run` has changed too."""
-    mine = _fields(run)
+    mine = changed_fields(run)
     later = (one for one in others if one.order > run.order)
-    return next((one for one in reversed(tuple(later)) if mine & _fields(one)), None)
+    return next((one for one in reversed(tuple(later)) if mine & changed_fields(one)), None)
 
 
-def _fields(run: RunState) -> set[FieldKey]:
+def changed_fields(run: RunState) -> set[FieldKey]:
+    """The fields that its changes in effect have set."""
     changes = (run.change(ref) for ref in run.in_effect)
     return {field_key(change.resource, field.name) for change in changes for field in change.fields}
 

@@ -157,6 +157,23 @@ class RunObserver:
             if self._succeeded:
                 return
 
+    def hold(self, verify: Verify, before: Before) -> None:
+        """Observe until nothing has been worse than before for all of `hold`. Raises RunFailed where that is not so.
+
+        For a change that prepares: there is nothing yet that it could improve, and the load may rise meanwhile.
+        """
+        deadline, signals = self.deadline(verify.within), _needed_signals(verify, before)
+        since: float | None = None  # start of the first of the latest windows, all of which succeeded
+        while since is None or self.last is None or self.last.ended - since < verify.hold:
+            if deadline.left <= 0:
+                raise RunFailed(*_not_as_before(self.result))
+            found = self._observe_data(self.window, deadline, signals)
+            if found is None:
+                since = None
+                continue
+            self._record(found, evaluate_window(verify, found, before), deadline)
+            since = None if not self._succeeded else found.started if since is None else since
+
     def prove(self, verify: Verify, before: Before, *, replaces_process: bool) -> None:
         """Observe until the change is proven. Raises RunFailed, and ProofPending where that needs more time."""
         load = () if verify.load is None else signals_of(verify.load)
@@ -262,6 +279,12 @@ def _no_data_reason(observation: Observation) -> str:
 
 def _needed_signals(verify: Verify, before: Before) -> Set[str]:
     return _known_signals(verify.succeed if verify.load is None else (*verify.succeed, verify.load), before)
+
+
+def _not_as_before(result: WindowResult | None) -> tuple[Reason, str]:
+    if result is None or result.status != WindowStatus.FAILURE:
+        return _unverified(result)
+    return Reason.WORSE, f"worse than before: {result.reason}"
 
 
 def _unverified(result: WindowResult | None) -> tuple[Reason, str]:

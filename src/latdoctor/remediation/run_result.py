@@ -55,6 +55,9 @@ class Reason(StrEnum):
     PLAN_OUTDATED = "plan"
     LOW_CERTAINTY = "certainty"
     EVIDENCE_OUTDATED = "age"
+    NO_FORECAST = "no-forecast"  # or one that is no better than the last value
+    NOT_YET = "not-yet"  # standby replicas are kept until their peak has passed
+    LOAD_TOO_HIGH = "load"  # for fewer replicas
     HIGH_RISK = "risk"
     NOT_PERMITTED_BY_SOP = "sop"
     COOLDOWN = "cooldown"
@@ -80,6 +83,7 @@ class Reason(StrEnum):
     ABORT_CONDITION = "abort-condition"
     CHANGE_LOST = "change-lost"
     NOT_COMPLETE = "rollout-not-complete"
+    WORSE = "worse"  # of a change that prepares: something is no longer as it was
     # Other.
     STOPPED = "stopped"
     INTERRUPTED = "interrupted"

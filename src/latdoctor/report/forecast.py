@@ -19,6 +19,7 @@ from latdoctor.planning.forecast.result import (
     ReplicaPlan,
     Standing,
 )
+from latdoctor.planning.standby_basis import NoBasis, no_basis
 from latdoctor.report.machine_formats import schema_of
 from latdoctor.report.text_utils import wrapped
 from latdoctor.sanitize import counted
@@ -44,7 +45,7 @@ _NOT_TRIED = {
     NotTried.NO_DAILY_SEASON: "the history is too short for a daily season",
     NotTried.SHORT: "the history is too short to learn it",
 }
-_NO_FORECAST = {
+NO_FORECAST_TEXTS = {
     NoForecast.EMPTY: "fewer than two usable samples",
     NoForecast.SHORT: "the history is too short to test a method on it",
     NoForecast.CONSTANT: "the rate never changed, so that nothing can be learned from it",
@@ -52,7 +53,7 @@ _NO_FORECAST = {
     NoForecast.CLOSED: "closed then, by the times of day without values in the history",
     NoForecast.STALE: "the history ended so long ago that the time to forecast is past",
 }
-_NEXT = {
+NO_FORECAST_NEXT = {
     NoForecast.EMPTY: "pass a history of at least a day, better two weeks",
     NoForecast.SHORT: "pass a history of at least a day, better two weeks",
     NoForecast.CONSTANT: "check that the query counts requests of clients",
@@ -82,9 +83,10 @@ def _lines(found: Forecast) -> Iterator[str]:
     yield from wrapped(found.source, "", "  ")
     yield ""
     if found.no_forecast is not None:
-        yield from wrapped(_NEXT[found.no_forecast], " Next  ", "       ")
+        yield from wrapped(NO_FORECAST_NEXT[found.no_forecast], " Next  ", "       ")
     if found.plan is not None:
         yield from wrapped(_plan(found, found.plan), " Do    ", "       ")
+        yield from _next(found, found.plan)
     if found.no_forecast is not None or found.plan is not None:
         yield ""
     if found.methods:
@@ -98,7 +100,7 @@ def _lines(found: Forecast) -> Iterator[str]:
 def _headline(found: Forecast) -> str:
     at = f" for {_clock(found.at)}" if found.at is not None else ""
     if found.no_forecast is not None:
-        return f"NO FORECAST{at}: {_NO_FORECAST[found.no_forecast]}"
+        return f"NO FORECAST{at}: {NO_FORECAST_TEXTS[found.no_forecast]}"
     value, planning = (_value(found, one) for one in (found.value, found.planning_value))
     now = _value(found, found.last_value)
     at = f"{_clock(found.at or 0.0)} (in {_span(found.ahead)})"
@@ -118,6 +120,24 @@ def _plan(found: Forecast, plan: ReplicaPlan) -> str:
         return f"start {counted(plan.start, 'replica')}{by}: {basis}, {plan.running} run"
     spare = f"; {-plan.start} may be stopped" if plan.start < 0 else ""
     return f"start none: {basis}, {plan.running} run{spare}"
+
+
+_NOT_A_BASIS = {
+    NoBasis.NOT_BETTER: "no method is better than the last value, so that no rise is foreseen",
+    NoBasis.MISSES: "the rate was beyond the .9 quantile too often",
+}
+
+
+def _next(found: Forecast, plan: ReplicaPlan) -> Iterator[str]:
+    """The command that starts the replicas, or why none is started by the forecast alone."""
+    if plan.start is not None and plan.start <= 0:
+        return
+    lack = no_basis(found, found.history.end if found.history else 0.0)
+    if lack in _NOT_A_BASIS:
+        yield from wrapped(f"{_NOT_A_BASIS[lack]}: judge yourself", " But   ", "       ")
+    number = f" --set replicas={plan.replicas}" if lack in _NOT_A_BASIS else ""
+    yield " Next  the same with -o json > forecast.json; then, with --kube or --server:"
+    yield f"       latdoctor remediate --from forecast.json{number} --apply"
 
 
 def _methods(found: Forecast) -> Iterator[str]:

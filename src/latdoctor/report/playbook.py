@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from latdoctor.conditions.ast import in_words
 from latdoctor.remediation.parameters import allowed_values, format_parameter
-from latdoctor.remediation.playbook import OnFailure, Parameter, Playbook, Repair, Step
+from latdoctor.remediation.playbook import OnFailure, Parameter, Playbook, Repair, Step, Trigger
 from latdoctor.remediation.playbook_library import Library, shipped_playbook
 from latdoctor.remediation.target import TargetKind
 from latdoctor.units import format_value
@@ -48,6 +48,13 @@ class PlaybookTexts(NamedTuple):
     findings: Mapping[str, str]
 
 
+# What a playbook is for that answers no incident.
+OCCASIONS = {
+    Trigger.FORECAST: "ahead of a peak that latdoctor forecast expects (--from FILE)",
+    Trigger.PEAK_PASSED: "after such a peak",
+}
+
+
 def facts(playbook: Playbook | Plan) -> str:
     """Its risk and its disruption, for the line under the title."""
     return f"{playbook.risk} risk, {_DISRUPTION[playbook.disruption]}"
@@ -55,6 +62,8 @@ def facts(playbook: Playbook | Plan) -> str:
 
 def purpose(playbook: Playbook) -> str:
     """The causes that it fixes, or whose symptom it eases."""
+    if playbook.trigger in OCCASIONS:
+        return OCCASIONS[playbook.trigger]
     what = "fixes" if playbook.treats == "cause" else "eases a symptom of"
     return f"{what} {', '.join(playbook.addresses)}"
 
@@ -70,7 +79,10 @@ def advised(name: str) -> str:
 def sections(playbook: Playbook, library: Library, texts: PlaybookTexts) -> Iterator[PlaybookSection]:
     """All sections, in the order of reading."""
     fixes = "Fixes" if playbook.treats == "cause" else "Eases the symptoms of"
-    yield PlaybookSection(fixes, tuple(_named(name, texts.causes) for name in playbook.addresses))
+    if playbook.trigger in OCCASIONS:
+        yield PlaybookSection("Used", (OCCASIONS[playbook.trigger],))
+    else:
+        yield PlaybookSection(fixes, tuple(_named(name, texts.causes) for name in playbook.addresses))
     yield PlaybookSection("Explanation", (playbook.explanation,))
     yield PlaybookSection("Changes", tuple(_changes(playbook, library)))
     yield PlaybookSection("Parameters (--set NAME=VALUE)", tuple(_parameter(one) for one in playbook.parameters))
@@ -85,7 +97,10 @@ def sections(playbook: Playbook, library: Library, texts: PlaybookTexts) -> Iter
 
 def next_step(playbook: Playbook) -> str:
     """The next command."""
-    needed = "".join(f" --set {one.name}=VALUE" for one in playbook.parameters if one.default is None)
+    if playbook.trigger in OCCASIONS:
+        needed = " --from forecast.json" if playbook.trigger is Trigger.FORECAST else ""
+    else:
+        needed = "".join(f" --set {one.name}=VALUE" for one in playbook.parameters if one.default is None)
     return f"{_command(playbook.id, workload=TargetKind.KUBERNETES in playbook.targets)}{needed}"
 
 
@@ -217,6 +232,7 @@ class PlaybookPage(Struct, frozen=True):
     title: str
     digest: str
     addresses: tuple[str, ...]
+    trigger: str
     treats: str
     targets: tuple[str, ...]
     risk: str
@@ -265,6 +281,7 @@ def page(playbook: Playbook) -> PlaybookPage:
         title=playbook.title,
         digest=playbook.digest,
         addresses=playbook.addresses,
+        trigger=playbook.trigger,
         treats=playbook.treats,
         targets=playbook.targets,
         risk=playbook.risk,

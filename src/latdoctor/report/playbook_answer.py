@@ -9,7 +9,7 @@ from latdoctor.remediation.playbook import Playbook
 from latdoctor.remediation.playbook_library import Library
 from latdoctor.report.fit_to_screen import Line, Rank, fitted
 from latdoctor.report.plain_conditions import plain_text
-from latdoctor.report.playbook import PlaybookTexts, default_of, facts, next_step, settings_of
+from latdoctor.report.playbook import OCCASIONS, PlaybookTexts, default_of, facts, next_step, settings_of
 from latdoctor.report.remediation_plan import UNDO_TEXTS, labelled, verification_lines, whole
 from latdoctor.report.text_utils import WIDTH
 
@@ -26,9 +26,12 @@ def playbook_answer(playbook: Playbook, library: Library, texts: PlaybookTexts) 
 
 
 def _purpose(playbook: Playbook, library: Library, texts: PlaybookTexts) -> Iterator[Line]:
-    label = "Fixes" if playbook.treats == "cause" else "Eases"
-    titles = "; ".join(texts.causes.get(name, name) for name in playbook.addresses)
-    yield from labelled(label, titles, most=3)
+    if playbook.trigger in OCCASIONS:
+        yield from labelled("Used", OCCASIONS[playbook.trigger], most=2)
+    else:
+        label = "Fixes" if playbook.treats == "cause" else "Eases"
+        titles = "; ".join(texts.causes.get(name, name) for name in playbook.addresses)
+        yield from labelled(label, titles, most=3)
     for number, (_, stage) in enumerate(library.stages(playbook), 1):
         yield from labelled("Changes" if number == 1 else "", f"{number}  {stage.title}", most=1)
     if settings := tuple(settings_of(playbook)):

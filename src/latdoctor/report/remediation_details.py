@@ -6,6 +6,7 @@ import datetime
 import json
 from collections.abc import Callable, Iterator, Sequence
 
+from msgspec import UNSET
 from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
@@ -23,7 +24,7 @@ from latdoctor.remediation.run_result import Measure, Outcome, Result
 from latdoctor.remediation.target import Pages
 from latdoctor.report.plain_conditions import plain_text
 from latdoctor.report.playbook import repair_lines
-from latdoctor.report.remediation_plan import Planned, proof_time
+from latdoctor.report.remediation_plan import Planned, forecast_text, proof_time
 from latdoctor.report.remediation_steps import RunSummary
 from latdoctor.report.shown_fields import shown_fields
 from latdoctor.report.text_utils import print_whole
@@ -87,6 +88,8 @@ def print_plan(planned: Planned, console: Console) -> None:
     ]
     if plan.diagnosis:
         rows += _reasons(plan.diagnosis, plan)
+    if plan.forecast is not UNSET:
+        rows.append(Text(forecast_text(plan.forecast)))
     console.print(Group(*rows, _stages(plan), Text(), _terms(plan, planned.playbook, planned.pages)))
     console.print()
 

@@ -13,9 +13,10 @@ from latdoctor.diagnosis.rule_loader import shipped as shipped_rules
 from latdoctor.remediation.change import Change, Field, Undo, Value
 from latdoctor.remediation.guards import MAX_EVIDENCE_AGE, MIN_PROBABILITY
 from latdoctor.remediation.planner import DiagnosisRef, Plan
-from latdoctor.remediation.playbook import Playbook
+from latdoctor.remediation.playbook import Playbook, Trigger
 from latdoctor.remediation.playbook_library import shipped_playbook
 from latdoctor.remediation.proof import PENDING
+from latdoctor.remediation.standby import ForecastRef, clock
 from latdoctor.remediation.target import Pages, Target
 from latdoctor.report.fit_to_screen import TIE, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import plain_condition, plain_text
@@ -239,6 +240,8 @@ def _terms(planned: Planned) -> Iterator[Line]:
         title = next((c.title for c in shipped_rules().causes if c.id == plan.diagnosis.cause), plan.diagnosis.cause)
         text = f"{title} ({percent(plan.diagnosis.probability)}), observed {age} ago"
         yield from labelled("Why", text, Rank.EVIDENCE)
+    if plan.forecast is not UNSET:
+        yield from labelled("Why", forecast_text(plan.forecast), Rank.EVIDENCE)
     yield from verification_lines(playbook)
     for url in pages.siblings:
         yield from labelled("Ignored", f"{clean(url, 60)}: not changed by this run", Rank.CHANGE, 1)
@@ -248,6 +251,14 @@ def _terms(planned: Planned) -> Iterator[Line]:
     yield from labelled("Risk", f"{facts(plan)}{symptom}")
     undo = "; ".join(dict.fromkeys(UNDO_TEXTS[change.undo] for change in plan.changes))
     yield from labelled("Undo", undo, style="bold red" if Undo.IRREVERSIBLE in {c.undo for c in plan.changes} else "")
+
+
+def forecast_text(forecast: ForecastRef) -> str:
+    """`at most 421/s expected at 20:40 UTC (.9 quantile, ETS), for 4 replicas; kept until 20:50 UTC`."""
+    unit = forecast.unit or ""
+    method = f", {clean(forecast.method, 20)}" if forecast.method else ""
+    expected = f"at most {forecast.rate:.4g}{unit} expected at {clock(forecast.at)} (.9 quantile{method})"
+    return f"{expected}, for {forecast.replicas} replicas; kept until {clock(forecast.released_after)}"
 
 
 _OR_REPAIRED = " (or what was broken all the time is whole)"
@@ -269,7 +280,10 @@ def verification_lines(playbook: Playbook) -> Iterator[Line]:
     ]
     if verify.load is not None:
         proof.append(plain_condition(verify.load))
-    held = f"for {verify.hold:g} s in {verify.within:g} s; else {PENDING / 60:g} min pending, or undone"
+    pending = f"{PENDING / 60:g} min pending, or " if playbook.trigger is Trigger.INCIDENT else ""
+    held = f"for {verify.hold:g} s in {verify.within:g} s; else {pending}undone"
+    if playbook.trigger is Trigger.FORECAST:
+        proof.insert(0, "all replicas ready before the time of the forecast")
     yield from labelled("Verify", f"{', '.join(proof)}; {held}", most=3)
     if verify.load is not None and _WITHOUT_RETRIES in signals_of(verify.load):
         yield from labelled("Note", _RETRIES, Rank.CHANGE, 2)
@@ -280,6 +294,8 @@ def verification_lines(playbook: Playbook) -> Iterator[Line]:
 def proof_time(playbook: Playbook) -> str:
     """How long a run waits for its proof, and what it does without one."""
     hold, within = playbook.verify.hold, playbook.verify.within
+    if playbook.trigger is not Trigger.INCIDENT:
+        return f"for {hold:g} s within {within:g} s; otherwise rolled back"
     more = f"up to {PENDING / 60:g} min more if that may be chance"
     return f"for {hold:g} s within {within:g} s, {more}; otherwise rolled back"
 

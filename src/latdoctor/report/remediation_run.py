@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from msgspec import UNSET
 from rich.cells import cell_len
 
 from latdoctor.remediation.observation import left_signals
+from latdoctor.remediation.playbook import Trigger
 from latdoctor.remediation.run_result import Measure, Outcome, Verdict, verdict_of
+from latdoctor.remediation.standby import clock
 from latdoctor.report.fit_to_screen import HEIGHT, Line, Rank, fitted, sentence_lines
 from latdoctor.report.plain_conditions import (
     P99,
@@ -48,6 +51,7 @@ _STYLE = {
     Outcome.INCOMPLETE: "bold red",
     Outcome.HELD: "bold magenta",
 }
+_PREPARED = {Trigger.FORECAST: "READY", Trigger.PEAK_PASSED: "RELEASED"}
 _STEP_STYLE = {StepState.IN_PLACE: "bold red", StepState.LEFT: "bold yellow"}
 
 
@@ -117,6 +121,8 @@ def _rolled_back(summary: RunSummary) -> str:
 
 def _fixed(summary: RunSummary) -> str:
     """The word for a verified run: what the SLO and the kind of playbook allow to say."""
+    if summary.playbook is not None and summary.playbook.trigger in _PREPARED:
+        return _PREPARED[summary.playbook.trigger]
     if summary.result.unmet:
         return "IMPROVED"
     if summary.playbook is not None and summary.playbook.treats == "symptom":
@@ -253,4 +259,7 @@ def next_command(summary: RunSummary) -> str:
         return "latdoctor recover, or the commands above" if result.manual else "latdoctor recover"
     if summary.plan is None:
         return f"latdoctor runs show {result.run}" if result.run else "latdoctor runs list"
+    if result.outcome is Outcome.VERIFIED and summary.plan.forecast is not UNSET and summary.plan.releases is UNSET:
+        release = summary.plan.playbook.replace("standby", "release")
+        return f"after {clock(summary.plan.forecast.released_after)} the same with --playbook {release}"
     return diagnose_command(summary.plan.target)

@@ -81,11 +81,12 @@ async def cluster(
     timeouts: SupervisorTimeouts = QUICK,
     token: str = TOKEN,
     agent: Agent | None = None,
+    most: int = 0,
 ) -> AsyncIterator[Cluster]:
-    """Stub replicas of those names, all ready, behind a router."""
+    """Stub replicas of those names, all ready, behind a router that may start up to `most`."""
     started = commands(*names)
     fleet = ReplicaPool({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
-    supervisor = Supervisor(fleet, started, timeouts)
+    supervisor = Supervisor(fleet, started, timeouts, (lambda name: commands(name)[0]) if most else None, most)
     rollout = VersionRollout(fleet, token)
     async with Router(fleet) as router:
         also = agent(fleet, supervisor, token) if agent else ()

@@ -201,6 +201,18 @@ class _Replacing:
         self._fleet.lost(name)
         self.start(name)
 
+    @property
+    def replicas(self) -> int:
+        return len(self._fleet.statuses())
+
+    def scale(self, replicas: int) -> None:
+        names = [one.name for one in self._fleet.statuses()]
+        for name in names[replicas:]:
+            self._fleet.remove(name)
+        for name in [one for one in ("a", "b.1", *"0123456") if one not in names][: max(0, replicas - len(names))]:
+            self._fleet.add(name, "http://127.0.0.1:9")
+            self.start(name)
+
     def start(self, name: str) -> None:
         self._pid += 1
         self._fleet.started(name, self._pid)
@@ -276,6 +288,26 @@ def replace() -> Iterator[World]:
             kept=lambda: fleet.known("a").starts == before["a"] + 1,
             done=lambda: fleet.known("b.1").starts - before["b.1"],
         )
+
+
+def scale(name: str, replicas: str) -> Callable[[], Any]:
+    @contextmanager
+    def made() -> Iterator[World]:
+        with SHARED.router() as (_, url), Wire(url) as wire:
+
+            def put(number: int) -> None:
+                body = {"replicas": number}
+                answer = httpx.put(f"{url}/admin/scale", json=body, headers=ANY, trust_env=False)
+                assert answer.status_code == 200
+
+            put(2)
+            try:
+                target = Target("lab", "reference-router", admin=wire.url)
+                yield World(name, {"replicas": replicas}, target, wire, ours=lambda: put(7))
+            finally:
+                put(2)
+
+    return made
 
 
 THREADED = """
@@ -458,6 +490,8 @@ WORLDS: dict[str, Callable[[], Any]] = {
     "server.reload": once("server.reload", "reloads", "/admin/reload"),
     "server.draining.set": draining,
     "router.replica.replace": replace,
+    "router.replicas.at-least": scale("router.replicas.at-least", "4"),
+    "router.replicas.release": scale("router.replicas.release", "1"),
     "process.affinity.set": affinity,
     "process.nice.set": nice,
     "process.signal": terminated,

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from latdoctor.cluster_api import JSON_PATCH, ApiError, ClusterApi, Login
+from latdoctor.cluster_api import JSON_PATCH, ApiError, ApiRequest, ClusterApi, Login
 from latdoctor.http.client import Secret
 from latdoctor.remediation.actions import require_action
 from latdoctor.remediation.actions.kubernetes.connection import Connection, Object
@@ -138,6 +138,26 @@ def minimum(namespace: Namespace, login: Login) -> World:
     return World(namespace, login, "kubernetes.autoscaler.minimum.raise", {"add": "2"}, path, ours, other)
 
 
+def at_least(namespace: Namespace, login: Login) -> World:
+    path = idle(namespace, nodeSelector={"test/none": "true"})
+    ours, other = replace("/spec/replicas", 7), replace("/spec/minReadySeconds", 3)
+    return World(namespace, login, "kubernetes.replicas.at-least", {"replicas": "3"}, path, ours, other)
+
+
+def release(namespace: Namespace, login: Login) -> World:
+    """Three replicas that latdoctor has asked for."""
+    world = at_least(namespace, login)
+    set_by(namespace, world.path, "latdoctor", replace("/spec/replicas", 3))
+    world.action, world.arguments = "kubernetes.replicas.release", {"replicas": "1"}
+    return world
+
+
+def set_by(namespace: Namespace, path: str, manager: str, patch: list[dict[str, Any]]) -> None:
+    """An edit by this field manager."""
+    query = {"fieldManager": manager}
+    namespace.api.request(ApiRequest("patch", path, patch, JSON_PATCH, query), PATIENCE)
+
+
 def rollout_undo(namespace: Namespace, login: Login) -> World:
     path = idle(namespace)
     namespace.api.patch(path, replace(f"{SERVER}/image", "lab/workload:2"), JSON_PATCH)
@@ -228,16 +248,22 @@ def node(namespace: Namespace) -> str:
     return name
 
 
-def keda(namespace: Namespace, login: Login) -> World:
-    idle(namespace)
+def scaled_object(namespace: Namespace, **spec: Any) -> str:
+    """The path of a ScaledObject of the Deployment."""
     define_scaled_objects(namespace)
     path = f"/apis/keda.sh/v1alpha1/namespaces/{namespace.name}/scaledobjects"
-    spec = {"scaleTargetRef": {"name": NAME}, "maxReplicaCount": 3}
-    body = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": NAME}, "spec": spec}
+    whole = {"scaleTargetRef": {"name": NAME}, "maxReplicaCount": 3, **spec}
+    body = {"apiVersion": "keda.sh/v1alpha1", "kind": "ScaledObject", "metadata": {"name": NAME}, "spec": whole}
     namespace.api.create(path, body)
+    return f"{path}/{NAME}"
+
+
+def keda(namespace: Namespace, login: Login) -> World:
+    idle(namespace)
+    path = scaled_object(namespace)
     ours = [{"op": "add", "path": "/metadata/annotations", "value": {"autoscaling.keda.sh/paused": "false"}}]
     other = replace("/spec/maxReplicaCount", 7)
-    return World(namespace, login, "kubernetes.keda.pause", {"paused": "true"}, f"{path}/{NAME}", ours, other)
+    return World(namespace, login, "kubernetes.keda.pause", {"paused": "true"}, path, ours, other)
 
 
 def define_scaled_objects(namespace: Namespace) -> None:
@@ -267,6 +293,8 @@ WORLDS: dict[str, Make] = {
     "kubernetes.replicas.add": replicas,
     "kubernetes.autoscaler.maximum.raise": maximum,
     "kubernetes.autoscaler.minimum.raise": minimum,
+    "kubernetes.replicas.at-least": at_least,
+    "kubernetes.replicas.release": release,
     "kubernetes.rollout.undo": rollout_undo,
     "kubernetes.rollout.pause": rollout_pause,
     "kubernetes.rollout.slow-down": slow_down,

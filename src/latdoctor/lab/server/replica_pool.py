@@ -205,6 +205,20 @@ class ReplicaPool:
                 self._replicas[name] = Replica(name, url.rstrip("/"), ReplicaState.READY, self._now(), starts=1)
         self._changed.set()
 
+    def add(self, name: str, url: str) -> None:
+        """A further replica, which is starting. Raises UsageError for a name that is taken."""
+        if name in self._replicas:
+            raise UsageError(f"there is a replica {name!r} already")
+        self._replicas[name] = Replica(name, url.rstrip("/"))
+        self._changed.set()
+
+    def remove(self, name: str) -> None:
+        """The replica is gone, with its weight; requests in flight at it are completed."""
+        self._replicas.pop(name, None)
+        weights = {other: weight for other, weight in self._config.weights.items() if other != name}
+        self._config = msgspec.structs.replace(self._config, weights=weights)
+        self._changed.set()
+
     def started(self, name: str, pid: int) -> None:
         """Its process runs; it is not ready yet."""
         self._replicas[name].starts += 1

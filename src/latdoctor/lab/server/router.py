@@ -107,10 +107,14 @@ class RouterMetrics:
 
     def page(self) -> bytes:
         """The page in Prometheus' text format. Nothing of a replica that is gone is on it."""
-        for gone in self._statuses.keys() - {one.name for one in self._pool.statuses()}:
+        names = {one.name for one in self._pool.statuses()}
+        for gone in self._statuses.keys() - names:
             for status in self._statuses.pop(gone):
                 self._answers.remove(gone, status)
             self._seconds.remove(gone)
+        for gone in self._counted_losses.keys() - names:
+            self._lost.remove(gone)
+            del self._counted_losses[gone]
         for gauge in (self._up, self._in_flight, self._weight, self._share, self._info):
             gauge.clear()
         config = self._pool.config

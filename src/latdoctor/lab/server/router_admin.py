@@ -5,7 +5,8 @@ requires that ETag in If-Match (`*` matches any), so that concurrent changes are
 weight of null resets it to 1. A change of `model_version`, `canary_version` or `canary_replicas` returns when the
 replicas have their versions (`version_rollout`); `GET /admin/canary` compares both. `GET /admin/replicas` has an ETag
 of its own, which changes whenever a process starts: with it in If-Match, a repeated
-`POST /admin/replicas/NAME/replace` does not replace twice.
+`POST /admin/replicas/NAME/replace` does not replace twice. `GET /admin/scale` returns how many replicas there should
+be; `PUT /admin/scale` sets it, with the ETag in If-Match.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute
@@ -33,6 +35,12 @@ from latdoctor.lab.server.version_rollout import VersionRollout
 from latdoctor.sanitize import clean
 
 
+class Scale(Struct, frozen=True, forbid_unknown_fields=True):
+    """How many replicas there should be."""
+
+    replicas: int
+
+
 def routes(
     pool: ReplicaPool,
     supervisor: Supervisor | None,
@@ -45,6 +53,7 @@ def routes(
     routes = [
         *_config_routes(pool, rollout or VersionRollout(pool, token), guard),
         *_replica_routes(pool, supervisor, guard),
+        *_scale_routes(pool, supervisor, guard),
     ]
     if canary is not None:
 
@@ -103,6 +112,37 @@ def _replica_routes(pool: ReplicaPool, supervisor: Supervisor | None, guard: Adm
         guard.route("GET", "/admin/replicas", replicas),
         guard.route("POST", "/admin/replicas/{name}/replace", replace),
     ]
+
+
+def _scale_routes(pool: ReplicaPool, supervisor: Supervisor | None, guard: AdminGuard) -> list[BaseRoute]:
+    start_id, changes = secrets.token_hex(8), 0
+
+    def supervised() -> Supervisor:
+        if supervisor is None:
+            raise BadRequest(409, "not-supervised", "this router does not start its replicas")
+        return supervisor
+
+    def etag() -> str:
+        """Never reused, even if the number is the same as before."""
+        return f"{start_id}-{changes}"
+
+    async def show(_: Request) -> Response:
+        return json_response(Scale(supervised().replicas), etag=etag())
+
+    async def put(request: Request) -> Response:
+        nonlocal changes
+        expected = _if_match(request)
+        body = await read_json(request, Scale)
+        # No await from here on, so no other change can come between.
+        if expected not in ("*", etag()):
+            raise BadRequest(412, "changed", "the number of replicas was set since; read it again")
+        if pool.config.canary_version or pool.changing.locked():  # its replicas are the last ones, which come and go
+            raise BadRequest(409, "rollout", "versions are being changed; promote the canary or end it first")
+        supervised().scale(body.replicas)
+        changes += 1
+        return json_response(Scale(supervised().replicas), etag=etag())
+
+    return [guard.route("GET", "/admin/scale", show), guard.route("PUT", "/admin/scale", put)]
 
 
 @contextmanager

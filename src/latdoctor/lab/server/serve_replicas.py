@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +23,7 @@ from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState, ReplicaStatus
 from latdoctor.lab.server.router import Router
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
-from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
+from latdoctor.lab.server.supervisor import CommandOf, ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
 from latdoctor.lab.server.version_rollout import VersionRollout
 
 # Extension attached at the start of a router; its routes require the token.
@@ -30,6 +31,7 @@ Agent = Callable[[ReplicaPool, Supervisor, str], Sequence[BaseRoute]]
 
 ROUTER_GRACE_SECONDS = 0.5
 MOST_FALSE_STARTS = 3  # of one replica, before the router gives up
+MOST_REPLICAS = 16  # that the admin interface may ask for
 
 
 class RouterOptions(Struct, frozen=True):
@@ -43,6 +45,7 @@ class RouterOptions(Struct, frozen=True):
     token: str = ""  # of the admin interface; empty: every request is refused
     agent: Agent | None = None
     grace_seconds: float = ROUTER_GRACE_SECONDS
+    command_of: CommandOf | None = None  # for further replicas; without it their number is fixed
 
 
 async def serve_router(
@@ -59,7 +62,7 @@ async def serve_router(
     """
     stop_requested = end or stop_event(signals)
     pool = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
-    supervisor = Supervisor(pool, options.commands, options.timeouts)
+    supervisor = Supervisor(pool, options.commands, options.timeouts, options.command_of, MOST_REPLICAS)
     rollout = VersionRollout(pool, options.token)
     also = options.agent(pool, supervisor, options.token) if options.agent else ()
     async with Router(pool) as router:
@@ -132,6 +135,7 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
         options.port,
         options.admin_token,
         agent,
+        command_of=partial(_command, options),
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_router(router, announce=lambda url: print(url, flush=True)))
@@ -139,20 +143,24 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
 
 def commands(options: ServeOptions, replicas: int) -> tuple[ReplicaCommand, ...]:
     """The command of each replica, on a free port of its own. The token is passed in the environment."""
+    ports = free_ports(replicas)
+    return tuple(_command(options, str(number), port) for number, port in enumerate(ports))
+
+
+def _command(options: ServeOptions, name: str, port: int = 0) -> ReplicaCommand:
+    """The command of the replica with that name; without a port on one that is free."""
+    port = port or free_ports(1)[0]
     log, agent = options.access_log, ("--fault-agent",) if options.agent else ()
-    shared = (*agent, *(f"--set={setting}" for setting in settings(options.config)))
-    return tuple(
-        ReplicaCommand(
-            str(number),
-            (
-                *(sys.executable, "-m", "latdoctor", "lab", "serve", f"--port={port}", f"--replica={number}"),
-                *shared,
-                *((f"--access-log={log}.{number}",) if log else ()),
-            ),
-            f"http://127.0.0.1:{port}",
-            environment={ADMIN_TOKEN_VARIABLE: options.admin_token},
-        )
-        for number, port in enumerate(free_ports(replicas))
+    return ReplicaCommand(
+        name,
+        (
+            *(sys.executable, "-m", "latdoctor", "lab", "serve", f"--port={port}", f"--replica={name}"),
+            *agent,
+            *(f"--set={setting}" for setting in settings(options.config)),
+            *((f"--access-log={log}.{name}",) if log else ()),
+        ),
+        f"http://127.0.0.1:{port}",
+        environment={ADMIN_TOKEN_VARIABLE: options.admin_token},
     )
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -53,39 +54,90 @@ class _Readiness(Struct):
 _READINESS = msgspec.json.Decoder(_Readiness)
 _MOST_BYTES = 4096
 _MOST_VERSION = 40
+# The command of a further replica with this name, on a free port.
+CommandOf = Callable[[str], ReplicaCommand]
 
 
 class Supervisor:
     """One process for each command. Updates the replica states in the pool."""
 
     def __init__(
-        self, pool: ReplicaPool, commands: Sequence[ReplicaCommand], timeouts: SupervisorTimeouts | None = None
+        self,
+        pool: ReplicaPool,
+        commands: Sequence[ReplicaCommand],
+        timeouts: SupervisorTimeouts | None = None,
+        command_of: CommandOf | None = None,
+        most: int = 0,
     ) -> None:
-        """Raises UsageError where the commands are not those of the pool."""
+        """`command_of`: makes the commands of further replicas, up to `most`; without it their number is fixed.
+
+        Raises UsageError where the commands are not those of the pool.
+        """
         if sorted(command.name for command in commands) != sorted(one.name for one in pool.statuses()):
             raise UsageError("the supervisor needs exactly one command for each replica of the pool")
         self._pool = pool
-        self._commands = tuple(commands)
+        self._commands = {command.name: command for command in commands}  # but for those that are being removed
         self._timeouts = timeouts or SupervisorTimeouts()
+        self._command_of, self._most = command_of, max(most, len(commands))
         self._processes: dict[str, asyncio.subprocess.Process] = {}
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: dict[str, asyncio.Task[None]] = {}  # by replica: it is supervised, or removed
         self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def replicas(self) -> int:
+        """How many there should be: those that are being removed do not count."""
+        return len(self._commands)
 
     async def start(self) -> None:
         """Starts every process; wait for readiness with `ReplicaPool.until`."""
         timeout = aiohttp.ClientTimeout(total=self._timeouts.probe_timeout)
         self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(force_close=True))
-        self._tasks = [asyncio.create_task(self._supervise(command, self._session)) for command in self._commands]
+        for command in self._commands.values():
+            self._tasks[command.name] = asyncio.create_task(self._supervise(command, self._session))
 
     async def stop(self) -> None:
         """SIGTERM to all, SIGKILL to those that have not ended in time. Returns when all have ended."""
-        for task in self._tasks:
+        for task in self._tasks.values():
             task.cancel()
         if self._tasks:
-            await asyncio.wait(self._tasks)
+            await asyncio.wait(self._tasks.values())
         await asyncio.gather(*(self._end(process) for process in self._processes.values()))
         if self._session is not None:
             await self._session.close()
+
+    def scale(self, replicas: int) -> None:
+        """So many replicas from now on: new ones start, or the newest take no more requests and end.
+
+        Raises UsageError beyond what is permitted, OperationError where the number is fixed.
+        """
+        if self._command_of is None or self._session is None:
+            raise OperationError("the number of replicas of this router is fixed")
+        if not 1 <= replicas <= self._most:
+            raise UsageError(f"replicas must be from 1 to {self._most} (got {replicas})")
+        for name in list(self._commands)[replicas:]:
+            self._retire(name)
+        while len(self._commands) < replicas:
+            known = {one.name for one in self._pool.statuses()}
+            command = self._command_of(next(str(n) for n in itertools.count() if str(n) not in known))
+            self._pool.add(command.name, command.url)
+            self._commands[command.name] = command
+            self._tasks[command.name] = asyncio.create_task(self._supervise(command, self._session))
+
+    def _retire(self, name: str) -> None:
+        del self._commands[name]
+        supervised = self._tasks[name]
+        self._pool.drain(name)
+        self._tasks[name] = asyncio.create_task(self._remove(name, supervised))
+
+    async def _remove(self, name: str, supervised: asyncio.Task[None]) -> None:
+        """End the process, which completes its requests first, and forget the replica."""
+        supervised.cancel()
+        await asyncio.wait({supervised})
+        if process := self._processes.get(name):
+            await self._end(process)
+            del self._processes[name]
+        self._pool.remove(name)
+        del self._tasks[name]
 
     async def replace(self, name: str) -> None:
         """Drains the replica and ends its process; a new one takes its place.

@@ -18,14 +18,19 @@ from msgspec import Struct
 
 from latdoctor.load.latencies import quantile
 from latdoctor.planning.capacity.load_window import LoadWindow
-from latdoctor.planning.capacity.queue_model import QueueModel
+from latdoctor.planning.capacity.queue_model import Discipline, QueueModel
 
 _REQUESTS = 1200  # of a simulation
 _LIMIT_REQUESTS, _LIMIT_STEPS = 3000, 9  # of the search for a limit: to 0.2 % of the capacity
 _ALONE = (0.85, 1.0)  # of the mean latency at the lowest load: a little of that is waiting
 _CAPACITIES, _BEYOND, _CLOSEST = 12, 8.0, 1.03  # how many are tried, from the highest rate seen to so many times that
 _FINE = 5  # more between two of them
-_WIDTHS = (1.0, None)  # a queue, or shared among all
+# A queue, sharing among all, and batches of all that waits.
+_KINDS: tuple[tuple[float | None, Discipline], ...] = (
+    (1.0, Discipline.SHARING),
+    (None, Discipline.SHARING),
+    (None, Discipline.BATCHES),
+)
 _P99_WEIGHT = 0.25  # of the squared logarithm of P99: buckets show it roughly, the mean is exact
 _RESAMPLES = 100
 _COUNTS = tuple(2**power for power in range(10))
@@ -53,16 +58,16 @@ class FittedModel(Struct, frozen=True):
 
 
 class _Shape(Struct, frozen=True):
-    """A candidate: seconds of a request alone, the most requests a second, and the width."""
+    """A candidate: seconds of a request alone, the most requests a second, and the width with the discipline."""
 
     alone: float
     capacity: float
-    width: float | None
+    kind: tuple[float | None, Discipline]
 
     def model(self, sizes: tuple[float, ...]) -> QueueModel:
         each = 1 / self.capacity
         fixed = self.alone - each
-        return QueueModel(tuple((n, n / (fixed + each * n)) for n in _COUNTS), sizes, self.width)
+        return QueueModel(tuple((n, n / (fixed + each * n)) for n in _COUNTS), sizes, *self.kind)
 
 
 def bins_of(windows: Sequence[LoadWindow], most: int = 6) -> tuple[LoadBin, ...]:
@@ -145,19 +150,19 @@ def _shapes(bins: Sequence[LoadBin]) -> Sequence[_Shape]:
     lowest, highest = bins[0].mean, bins[-1].rate
     steps = [_CLOSEST * (_BEYOND / _CLOSEST) ** (place / (_CAPACITIES - 1)) for place in range(_CAPACITIES)]
     return [
-        _Shape(lowest * share, highest * step, width)
+        _Shape(lowest * share, highest * step, kind)
         for share in _ALONE
         for step in steps
-        for width in _WIDTHS
+        for kind in _KINDS
         if highest * step * lowest * share >= 1  # fewer than one request in service is no server
-    ] or [_Shape(lowest, max(highest * _BEYOND, 1 / lowest), None)]
+    ] or [_Shape(lowest, max(highest * _BEYOND, 1 / lowest), _KINDS[1])]
 
 
 def _finer(best: _Shape) -> list[_Shape]:
     """More between the candidates beside the best one."""
     ratio = (_BEYOND / _CLOSEST) ** (1 / (_CAPACITIES - 1))
     steps = [ratio ** (place / (_FINE + 1) - 1) for place in range(1, 2 * _FINE + 2) if place != _FINE + 1]
-    shapes = [_Shape(best.alone, best.capacity * step, best.width) for step in steps]
+    shapes = [_Shape(best.alone, best.capacity * step, best.kind) for step in steps]
     return [one for one in shapes if one.capacity * one.alone >= 1]
 
 

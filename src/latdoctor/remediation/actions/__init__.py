@@ -10,8 +10,15 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from latdoctor.errors import UsageError
-from latdoctor.remediation.actions import config_endpoint, http_json, operations, process, process_scheduling
-from latdoctor.remediation.actions.kubernetes import arguments, eviction, keda, resources, rollout, scaling
+from latdoctor.remediation.actions import (
+    config_endpoint,
+    http_json,
+    operations,
+    process,
+    process_scheduling,
+    router_scale,
+)
+from latdoctor.remediation.actions.kubernetes import arguments, eviction, keda, resources, rollout, scaling, standby
 from latdoctor.remediation.change import Resource, State, Undo, Values
 from latdoctor.remediation.target import Access, Target, TargetKind
 
@@ -55,6 +62,8 @@ ACTIONS: tuple[Action, ...] = (
     operations.RELOAD,
     operations.SET_DRAINING,
     operations.REPLACE_REPLICA,
+    router_scale.AT_LEAST,
+    router_scale.RELEASE,
     process_scheduling.AFFINITY,
     process_scheduling.NICE,
     process.SIGNAL,
@@ -63,6 +72,8 @@ ACTIONS: tuple[Action, ...] = (
     scaling.ADD_REPLICAS,
     scaling.RAISE_MAXIMUM,
     scaling.RAISE_MINIMUM,
+    standby.AT_LEAST,
+    standby.RELEASE,
     rollout.UNDO,
     rollout.PAUSE,
     rollout.SLOW_DOWN,

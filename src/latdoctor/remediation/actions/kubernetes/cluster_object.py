@@ -23,7 +23,7 @@ from latdoctor.remediation.change import Contended, Deadline, Receipt, Refused, 
 from latdoctor.remediation.target import canonical_url
 
 Select = Callable[[Object], Sequence[str]]  # the pointers of the fields that an object has, or could have
-_MANAGER = "latdoctor"  # the field manager of our writes
+MANAGER = "latdoctor"  # the field manager of our writes
 _FENCE = "/metadata/annotations/latdoctor.dev~1fence"
 
 
@@ -88,7 +88,7 @@ class ClusterObject:
     def _fence(self, found: Object, operation: str, deadline: Deadline) -> Receipt:
         """Change the resourceVersion and nothing else, so that a delayed write of ours is rejected by its test."""
         if raw_at(found, _FENCE) is None:
-            found = self._patch(found, {_FENCE: operation or _MANAGER}, deadline)
+            found = self._patch(found, {_FENCE: operation or MANAGER}, deadline)
         cleared = self._patch(found, {_FENCE: None}, deadline)
         return Receipt(version_of(cleared), uid_of(cleared))
 
@@ -97,7 +97,7 @@ class ClusterObject:
         tested = ["/metadata/uid", "/metadata/resourceVersion"]
         if raw_at(found, "/metadata/generation") is not None:
             tested.append("/metadata/generation")
-        query = {"fieldManager": _MANAGER, **({"dryRun": "All"} if dry_run else {})}
+        query = {"fieldManager": MANAGER, **({"dryRun": "All"} if dry_run else {})}
         body = patch_of(found, values, tested)
         try:
             return self.connection.send(ApiRequest("patch", self.path, body, JSON_PATCH, query), deadline)

@@ -14,8 +14,8 @@ GROUP = "keda.sh"
 _PAUSED = f"/metadata/annotations/{escaped('autoscaling.keda.sh/paused')}"
 
 
-def _locate(connection: Connection, arguments: Arguments, deadline: Deadline) -> str:
-    """Raises UsageError where no ScaledObject scales the workload."""
+def scaled_object(connection: Connection, deadline: Deadline) -> str:
+    """The path of the ScaledObject that scales the workload; empty without one."""
     workload = connection.workload
     for version in connection.versions(GROUP, deadline):
         path = f"/apis/{GROUP}/{version}/namespaces/{workload.namespace}/scaledobjects"
@@ -24,7 +24,15 @@ def _locate(connection: Connection, arguments: Arguments, deadline: Deadline) ->
             kind = f"{str(scaled.get('kind', 'Deployment')).lower()}s"
             if (kind, scaled.get("name")) == (workload.kind, workload.name):
                 return f"{path}/{raw_at(one, '/metadata/name')}"
-    raise UsageError(f"no ScaledObject of KEDA scales {workload}", next_step="--playbook app.scale.out adds replicas")
+    return ""
+
+
+def _locate(connection: Connection, arguments: Arguments, deadline: Deadline) -> str:
+    """Raises UsageError where no ScaledObject scales the workload."""
+    if path := scaled_object(connection, deadline):
+        return path
+    step = "--playbook app.scale.out adds replicas"
+    raise UsageError(f"no ScaledObject of KEDA scales {connection.workload}", next_step=step)
 
 
 def _paused(arguments: Arguments, state: State) -> Values:
