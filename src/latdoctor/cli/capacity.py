@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from latdoctor.load.target import Target
     from latdoctor.planning.capacity.binding import ReadSignals
     from latdoctor.planning.capacity.measure import MeasureSettings
+    from latdoctor.planning.capacity.measurement import CapacityMeasurement
+    from latdoctor.planning.capacity.plan import CapacityPlan
 
 SPOILED = 4
 _QUERY_TIMEOUT = 60.0  # seconds of one query
@@ -67,7 +69,6 @@ def measure(
     from latdoctor.cli.console import notice_console
     from latdoctor.cli.interrupt import ended_by_sigterm
     from latdoctor.cli.lab import FOR_LOAD, need_extra
-    from latdoctor.evidence.model import to_json
     from latdoctor.load.plan import check_address
     from latdoctor.planning.capacity.measure import Measuring
 
@@ -79,10 +80,15 @@ def measure(
     notice_console().print(f"measuring {target.name} of {address}, which will be overloaded for seconds at a time")
     with ended_by_sigterm():
         found = Measuring(target, settings, _reader(tuple(metrics or (f"{address}/metrics",))), _log).run()
-    typer.echo(
-        to_json(found).decode() if output is OutputFormat.JSON else measurement_text(found),
-        nl=output is OutputFormat.TEXT,
-    )
+    _print(found, measurement_text(found), output)
+
+
+def _print(found: CapacityMeasurement | CapacityPlan, text: str, output: OutputFormat) -> None:
+    """Prints it and ends with exit code 4 where it has problems."""
+    from latdoctor.evidence.model import to_json
+
+    is_json = output is OutputFormat.JSON
+    typer.echo(to_json(found).decode() if is_json else text, nl=not is_json)
     if found.problems:
         raise typer.Exit(SPOILED)
 
@@ -165,7 +171,6 @@ def history(
     from latdoctor.cli.interrupt import interruptible
     from latdoctor.cli.lab import need_extra
     from latdoctor.collectors.promql.load_history import load_history
-    from latdoctor.evidence.model import to_json
     from latdoctor.planning.capacity.history import HistorySettings, from_history
     from latdoctor.planning.capacity.load_window import load_windows
 
@@ -179,10 +184,7 @@ def history(
         )
     for text in read.warnings:
         notice(f"{server.access.name}: {text}")
-    is_json = output is OutputFormat.JSON
-    typer.echo(to_json(found).decode() if is_json else history_text(found), nl=not is_json)
-    if found.problems:
-        raise typer.Exit(SPOILED)
+    _print(found, history_text(found), output)
 
 
 def _duration(text: str, where: str, least: float) -> float:
@@ -242,7 +244,6 @@ def plan(
     """
     from latdoctor.cli.capacity_text import plan_text
     from latdoctor.errors import UsageError
-    from latdoctor.evidence.model import to_json
     from latdoctor.planning.capacity.measurement import read_measurement
     from latdoctor.planning.capacity.plan import plan_replicas
     from latdoctor.units import parse_share
@@ -252,7 +253,4 @@ def plan(
         found = plan_replicas(measured, rate, parse_share(reserve))
     except ValueError as error:
         raise UsageError(str(error), where=str(measurement)) from error
-    is_json = output is OutputFormat.JSON
-    typer.echo(to_json(found).decode() if is_json else plan_text(found), nl=not is_json)
-    if found.problems:
-        raise typer.Exit(SPOILED)
+    _print(found, plan_text(found), output)
