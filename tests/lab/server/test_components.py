@@ -203,7 +203,16 @@ def test_the_access_log_has_a_line_for_each_answer(tmp_path: Path) -> None:
     with Running(identity=ServerIdentity("r7", access_log=log)) as server:
         server.ask(text="a", request_id="mine")
         server.ask(text=5)
+        server.ask(text="a b c", session="s-7")
+        server.ask(text="d e", session="s-7")
+        server.ask(audio_seconds=2)
     lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert [(line.get("session"), line.get("input_tokens")) for line in lines[2:]] == [
+        ("s-7", 3),
+        ("s-7", 2),  # without the history
+        (None, 50),
+    ]
+    del lines[2:]
     assert [(line["status"], line["request_id"], line["reason"], line["replica"]) for line in lines] == [
         (200, "mine", "model", "r7"),
         (422, "", "invalid", "r7"),
