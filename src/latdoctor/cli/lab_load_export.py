@@ -68,13 +68,10 @@ def _exported(
     plan: LoadPlan, to: OtherGenerator, times: float, request: RequestTemplate | None
 ) -> tuple[str, tuple[str, ...]]:
     """The file, and what it does not keep of the plan. Raises UsageError."""
-    from latdoctor.errors import UsageError
     from latdoctor.load.drivers.differences import TEXT, Driver, differences
     from latdoctor.load.drivers.k6_script import k6_script
     from latdoctor.load.drivers.locust_file import locust_file
 
-    if any(phase.users for phase in plan.phases):
-        raise UsageError("phases with `users` cannot be exported", next_step="latdoctor lab load --plan")
     write = k6_script if to is OtherGenerator.K6 else locust_file
     found = differences(plan, Driver(to.value), times, request)
     return write(plan, times=times, request=request), tuple(TEXT[one] for one in found)
@@ -103,8 +100,10 @@ def _request(path: str | None, body: Path | None) -> RequestTemplate | None:
 def _size(plan: LoadPlan, times: float) -> str:
     from latdoctor.load.drivers.share import expected_requests, highest_rate
 
-    rate = max(highest_rate(phase) for phase in plan.phases) * times
-    return f"about {expected_requests(plan, times)} requests in {plan.seconds:g} s, at most {rate:g} per second"
+    about = f"about {expected_requests(plan, times)} requests in {plan.seconds:g} s"
+    if any(phase.users for phase in plan.phases):
+        return f"{about}; those of users depend on the answers"
+    return f"{about}, at most {max(highest_rate(phase) for phase in plan.phases) * times:g} per second"
 
 
 def _next(to: OtherGenerator, output: Path) -> str:

@@ -25,6 +25,7 @@ export default {
 """,
     "execution.js": """
 export default {
+  vu: { idInTest: 3, get iterationInScenario() { return globalThis.k6.iteration; } },
   scenario: {
     get name() { return globalThis.k6.phase; },
     get iterationInTest() { return globalThis.k6.iteration; },
@@ -62,6 +63,7 @@ def run_in_node(
     *,
     since_start_s: float = 0.0,
     environment: dict[str, str] | None = None,
+    function: str = "default",
 ) -> dict[str, Any]:
     """What the iterations of each phase sent and recorded; the last answer is repeated."""
     modules = folder / "node_modules" / "k6"
@@ -74,6 +76,7 @@ def run_in_node(
         "answers": answers or [OK],
         "since_start_s": since_start_s,
         "environment": environment or {},
+        "function": function,
     }
     done = subprocess.run(
         [node_program(), str(Path(__file__).with_name("k6_stand_ins.mjs")), str(folder)],

@@ -12,7 +12,7 @@ for (const [phase, iterations] of Object.entries(orders.iterations)) {
   globalThis.k6.phase = phase;
   for (let number = 0; number < iterations; number += 1) {
     globalThis.k6.iteration = number;
-    script.default();
+    script[orders.function]();
   }
 }
 const { sent, recorded, slept } = globalThis.k6;

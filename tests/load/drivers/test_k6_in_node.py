@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from latdoctor.load.arrivals import Constant, Poisson
+from latdoctor.load.distributions import ConstantValue, Distribution, Exponential, Geometric, LogNormal, Quantiles
 from latdoctor.load.drivers.k6_script import k6_script
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy
 from latdoctor.load.request_template import RequestTemplate
+from latdoctor.load.users import Users
 from tests.load.drivers.k6_in_node import OK, run_in_node
 
 TEXTS = Mix(long_share=0, audio_share=0)
@@ -119,6 +121,79 @@ def test_iterations_of_a_poisson_phase_wait_a_random_time_that_is_no_latency(tmp
     found = run_in_node(k6_script(load), tmp_path, {"only": 1000})
     assert found["slept"] / 1000 == pytest.approx(0.5 / 2, abs=0.02)
     assert recorded(found, "latency") == [21] * 1000
+
+
+def talking(**others: Any) -> LoadPlan:
+    users = Users(**{"turns": Geometric(3), "think_s": Exponential(2), **others})
+    return LoadPlan((LoadPhase("only", 60, Poisson(2), Mix(audio_share=0), users=users),), timeout_s=5)
+
+
+def test_users_send_turns_with_time_to_think_and_repeat_what_was_said(tmp_path: Path) -> None:
+    found = run_in_node(k6_script(talking()), tmp_path, {"only": 2000}, function="session")
+    sessions: dict[str, list[dict[str, Any]]] = {}
+    for one in found["sent"]:
+        fields = json.loads(one["body"])
+        sessions.setdefault(fields["session"], []).append(fields)
+    assert len(sessions) == 2000
+    assert len(found["sent"]) / 2000 == pytest.approx(3, abs=0.2)
+    assert recorded(found, "sessions_completed") == [1] * 2000
+    spread = 2.0 / 2  # the random wait before the first turn, of which the mean is half the longest
+    assert found["slept"] / 2000 == pytest.approx(spread + (3 - 1) * 2, abs=0.4)
+    longest = max(sessions.values(), key=len)
+    assert "transcript" not in longest[0]
+    assert [turn.get("transcript", [])[-1:] for turn in longest[1:]] == [[turn["text"]] for turn in longest[:-1]]
+
+
+def test_users_hang_up_when_their_patience_is_over(tmp_path: Path) -> None:
+    script = k6_script(talking(patience_s=ConstantValue(0.5)))
+    slow = {"status": 0, "error_code": 1050, "ms": 500}
+    found = run_in_node(script, tmp_path, {"only": 5}, [slow], function="session")
+    assert {one["params"]["timeout"] for one in found["sent"]} == {"500ms"}
+    assert (len(found["sent"]), recorded(found, "sessions_abandoned_slow")) == (5, [1] * 5)
+
+
+def test_users_may_leave_after_a_failure(tmp_path: Path) -> None:
+    script = k6_script(talking(turns=ConstantValue(4), leave_after_failure=1.0))
+    found = run_in_node(script, tmp_path, {"only": 2}, [{"status": 500, "ms": 20}], function="session")
+    assert (len(found["sent"]), recorded(found, "sessions_abandoned_failed")) == (2, [1, 1])
+    patient = k6_script(talking(turns=ConstantValue(4)))
+    found = run_in_node(patient, tmp_path, {"only": 2}, [{"status": 500, "ms": 20}], function="session")
+    assert (len(found["sent"]), recorded(found, "sessions_completed")) == (8, [1, 1])
+
+
+def test_no_turn_begins_after_the_end_of_the_plan(tmp_path: Path) -> None:
+    found = run_in_node(k6_script(talking()), tmp_path, {"only": 3}, since_start_s=61, function="session")
+    assert (found["sent"], recorded(found, "sessions_unfinished")) == ([], [1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("turns", "mean"),
+    [
+        (ConstantValue(4), 4),
+        (Exponential(6), 6),
+        (LogNormal(5, 0.5), 5.67),
+        (Geometric(5), 5),
+        (Quantiles((1, 3, 9)), 4),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_distributions_have_their_means(tmp_path: Path, turns: Distribution, mean: float) -> None:
+    assert turns.mean == pytest.approx(mean, rel=0.01)
+    script = k6_script(talking(turns=ConstantValue(2), think_s=turns))
+    found = run_in_node(script, tmp_path, {"only": 3000}, function="session")
+    assert found["slept"] / 3000 - 1.0 == pytest.approx(mean, rel=0.08)
+
+
+def test_lengths_follow_the_quantiles_of_a_mix(tmp_path: Path) -> None:
+    mix = Mix(audio_share=0, tokens=Quantiles((10, 20, 400)))
+    found = run_in_node(k6_script(plan(mix)), tmp_path, {"only": 2000})
+    lengths = sorted(len(json.loads(one["body"])["text"].split()) for one in found["sent"])
+    assert (lengths[0], lengths[-1]) == (pytest.approx(10, abs=2), pytest.approx(400, abs=5))
+    assert lengths[1000] == pytest.approx(20, abs=12)
+    kinds = {
+        (one["params"]["tags"]["kind"], len(json.loads(one["body"])["text"].split()) >= 300) for one in found["sent"]
+    }
+    assert kinds == {("short-text", False), ("long-text", True)}
 
 
 def test_the_credential_is_read_from_the_environment(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def scenario(arrivals: Arrivals, seconds: float) -> dict[str, Any]:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 def test_scenario_of_an_arrival_process(case: dict[str, Any]) -> None:
-    phases = [{"name": "only", "seconds": case["seconds"], "arrivals": case["arrivals"]}]
+    phases = [{"name": "only", **{key: case[key] for key in ("seconds", "arrivals", "users") if key in case}}]
     load = msgspec.convert({"phases": phases, **case.get("plan", {})}, LoadPlan, strict=False)
     found = data(k6_script(load))["options"]["scenarios"]["only"]
     assert {key: found.get(key) for key in case["scenario"]} == case["scenario"]

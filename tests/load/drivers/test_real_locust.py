@@ -12,12 +12,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from latdoctor.load.arrivals import Constant, OnOff, Poisson
+from latdoctor.load.arrivals import Constant, OnOff, Poisson, Population
+from latdoctor.load.distributions import ConstantValue, Exponential, Geometric
 from latdoctor.load.drivers.locust_file import locust_file
 from latdoctor.load.mix import Mix, body
-from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy, digest, schedule
+from latdoctor.load.plan import LoadPhase, LoadPlan, RetryKind, RetryPolicy, digest, plan_digest, schedule
 from latdoctor.load.request_template import RequestTemplate
+from latdoctor.load.session_counts import SessionCounts
 from latdoctor.load.summary import LoadProblemCode, LoadResult
+from latdoctor.load.user_sessions import User, arrivals_of
+from latdoctor.load.users import Users
 from tests.load.drivers.programs import locust_python
 from tests.load.drivers.recording import Received, recording
 
@@ -52,6 +56,15 @@ class Locust:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
         )
+
+    def start_master_and_workers(self, address: str, workers: int) -> list[subprocess.Popen[bytes]]:
+        port = str(free_port())
+        master = self.start(
+            "--headless", "--host", address, "--master", "--expect-workers", str(workers),
+            "--master-bind-host", "127.0.0.1", "--master-bind-port", port,
+        )  # fmt: skip
+        options = ("--worker", "--master-host", "127.0.0.1", "--master-port", port)
+        return [master, *(self.start(*options, LOAD_AUTHORIZATION="Bearer x") for _ in range(workers))]
 
     def end(self, *processes: subprocess.Popen[bytes]) -> str:
         """What they printed, once they have ended by themselves."""
@@ -95,23 +108,66 @@ def free_port() -> int:
 
 
 def test_a_master_and_two_workers_send_the_schedule_together(tmp_path: Path) -> None:
-    locust, port = Locust(tmp_path, PLAN), str(free_port())
+    locust = Locust(tmp_path, PLAN)
     with recording() as server:
-        master = locust.start(
-            "--headless", "--host", server.address, "--master", "--expect-workers", "2",
-            "--master-bind-host", "127.0.0.1", "--master-bind-port", port,
-        )  # fmt: skip
-        workers = [
-            locust.start("--worker", "--master-host", "127.0.0.1", "--master-port", port, LOAD_AUTHORIZATION="Bearer x")
-            for _ in range(2)
-        ]
-        log = locust.end(master, *workers)
+        log = locust.end(*locust.start_master_and_workers(server.address, 2))
     assert_all_sent(server.received, PLAN)
     assert_whole(locust.result(log), PLAN)
     assert {one.headers["authorization"] for one in server.received} == {"Bearer x"}
     halves = [line for line in log.splitlines() if " requests of " in line]
     assert len(halves) == 2, log
     assert all(f" of {len(schedule(PLAN)[index::2])}," in "".join(halves) for index in (0, 1))
+
+
+TALKING = LoadPlan(
+    (
+        LoadPhase("calls", 1.5, Poisson(12.0), users=Users(Geometric(3.0), Exponential(0.05))),
+        LoadPhase("desk", 1.0, Population(4), users=Users(ConstantValue(2.0), ConstantValue(0.1))),
+    ),
+    seed=5,
+    late_ms=5000,
+)
+
+
+def texts_of(one: Received) -> list[object]:
+    """What a turn says, and what it repeats of those before."""
+    fields = msgspec.json.decode(one.body)
+    return [fields.get("text", fields.get("audio_seconds")), fields.get("transcript", [])]
+
+
+def said(user: User, mix: Mix, turns: int) -> list[list[object]]:
+    """What `user` says, by the draws of `lab load`."""
+    contents = [msgspec.json.decode(body(user.content(mix), "", 0)) for _ in range(turns)]
+    return [[one.get("text", one.get("audio_seconds")), one.get("transcript", [])] for one in contents]
+
+
+def test_users_of_two_workers_send_the_turns_of_lab_load(tmp_path: Path) -> None:
+    locust = Locust(tmp_path, TALKING)
+    with recording() as server:
+        log = locust.end(*locust.start_master_and_workers(server.address, 2))
+    result = locust.result(log)
+    turns: dict[str, list[list[object]]] = {}
+    for one in server.received:
+        turns.setdefault(msgspec.json.decode(one.body)["session"], []).append(texts_of(one))
+    users = [(User(TALKING.phases[0].users or Users(), 5, one.name, 0)) for one in arrivals_of(TALKING, 0)]
+    expected = [said(user, Mix(), user.turns) for user in users]
+    # Each user of the first phase says all it was going to say; those of the second are places of the desk.
+    assert all(one in turns.values() for one in expected), log
+    assert result.sessions is not None
+    assert result.phases[0].sessions == SessionCounts(len(users), len(users), turns=sum(user.turns for user in users))
+    assert result.phases[1].sessions is not None
+    assert result.phases[1].sessions.arrived > 4
+    assert result.total.counts.requests == len(server.received) == result.sessions.turns
+    assert result.schedule == plan_digest(TALKING, ())
+
+
+def test_users_hang_up_when_their_patience_is_over(tmp_path: Path) -> None:
+    users = Users(ConstantValue(3), ConstantValue(0.01), patience_s=ConstantValue(0.3))
+    plan = LoadPlan((LoadPhase("calls", 1.0, Constant(10), users=users),), late_ms=5000)
+    locust = Locust(tmp_path, plan)
+    with recording(frozen=(0.0, 5.0)) as server:
+        log = locust.end(locust.start("--headless", "--host", server.address))
+    assert locust.result(log).sessions == SessionCounts(10, abandoned_slow=10, turns=10)
 
 
 def test_a_frozen_server_delays_no_later_request_and_counts_from_the_planned_time(tmp_path: Path) -> None:

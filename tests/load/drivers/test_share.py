@@ -11,10 +11,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from latdoctor.errors import UsageError
-from latdoctor.load.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Ramp, Replay
-from latdoctor.load.drivers.share import Share, expected_requests, highest_rate, shared_schedule
+from latdoctor.load.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Population, Ramp, Replay
+from latdoctor.load.distributions import Exponential, Geometric
+from latdoctor.load.drivers.share import Share, expected_requests, highest_rate, shared_schedule, shared_users
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan, PlannedRequest, schedule
+from latdoctor.load.user_sessions import arrivals_of
+from latdoctor.load.users import Users
 
 PROCESSES: list[Arrivals] = [
     Constant(40),
@@ -81,6 +84,31 @@ def test_generators_of_a_multiplied_load_have_times_of_their_own() -> None:
     load = plan(Poisson(40))
     first, second = (shared_schedule(load, Share(index, 2, 2.0)) for index in (0, 1))
     assert {request.at for request in first}.isdisjoint(request.at for request in second)
+
+
+USERS = Users(turns=Geometric(3), think_s=Exponential(0.5))
+PHASES = (
+    LoadPhase("first", 4.0, Poisson(9), users=USERS),
+    LoadPhase("second", 2.0, Poisson(20)),
+    LoadPhase("third", 3.0, Population(11, 2.0), users=USERS),
+)
+
+
+@pytest.mark.parametrize("generators", [1, 2, 3, 7])
+def test_all_users_together_are_those_of_lab_load(generators: int) -> None:
+    load = LoadPlan(PHASES, seed=3)
+    shares = [shared_users(load, Share(index, generators)) for index in range(generators)]
+    found = sorted(itertools.chain.from_iterable(shares), key=lambda user: user.name)
+    assert found == sorted([*arrivals_of(load, 0), *arrivals_of(load, 2)], key=lambda user: user.name)
+    assert all([user.at for user in share] == sorted(user.at for user in share) for share in shares)
+
+
+@pytest.mark.parametrize(("generators", "times", "size"), [(1, 3.0, 33), (4, 3.0, 33), (7, 0.5, 6), (40, 1.5, 16)])
+def test_a_multiplied_population_has_whole_users(generators: int, times: float, size: int) -> None:
+    load = LoadPlan(PHASES[2:], seed=3)
+    shares = [shared_users(load, Share(index, generators, times)) for index in range(generators)]
+    assert sum(map(len, shares)) == size
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_recorded_times_are_not_multiplied() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from latdoctor.load.arrivals import Constant, Gamma, Replay
+from latdoctor.load.arrivals import Constant, Gamma, Population, Replay
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.request_template import RequestTemplate
 
@@ -27,6 +27,7 @@ class Difference(StrEnum):
     NO_TRANSCRIPTS = "no-transcripts"
     OTHER_WORDS = "other-words"
     NO_LATENESS = "no-lateness"
+    MIX_OF_ARRIVAL = "mix-of-arrival"
     SUM_OF_GAMMAS = "sum-of-gammas"
 
 
@@ -37,12 +38,15 @@ TEXT = {
         "counts over times longer than spread_s vary less than Poisson's"
     ),
     Difference.BURSTINESS: "k6 has no gamma process: gaps are as of a Poisson process, whatever cv is",
-    Difference.REPLAY_BY_SECOND: "recorded times are kept by second, and evenly spaced within it",
+    Difference.REPLAY_BY_SECOND: (
+        "recorded times are kept by second, and evenly spaced within it; recorded sessions and lengths are not kept"
+    ),
     Difference.NO_TRANSCRIPTS: "a request has the id of its session, but not the texts of the turns before",
     Difference.OTHER_WORDS: "texts have as many words as latdoctor's, but other words",
     Difference.NO_LATENESS: (
         "k6 does not say how late it started an iteration: watch dropped_iterations and the processors of its machine"
     ),
+    Difference.MIX_OF_ARRIVAL: "a user goes on with the mix of the phase in which it arrived, and counts there",
     Difference.SUM_OF_GAMMAS: "each generator has gamma gaps of its own: their sum is less bursty than cv says",
 }
 
@@ -69,9 +73,11 @@ def _of_k6(plan: LoadPlan, request: RequestTemplate | None) -> Iterator[Differen
     for phase in plan.phases:
         if isinstance(phase.arrivals, Replay):
             yield Difference.REPLAY_BY_SECOND
-        elif not isinstance(phase.arrivals, Constant):
+        elif not isinstance(phase.arrivals, Constant | Population):
             yield Difference.EVEN_COUNTS
         if isinstance(phase.arrivals, Gamma) and phase.arrivals.cv != 1:
             yield Difference.BURSTINESS
         if phase.mix.sessions and request is None:
             yield Difference.NO_TRANSCRIPTS
+        if phase.users is not None and len(plan.phases) > 1:
+            yield Difference.MIX_OF_ARRIVAL

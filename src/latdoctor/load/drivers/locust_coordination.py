@@ -20,8 +20,9 @@ from latdoctor.load.drivers.exported import ATTAINMENT, ExportedLoad
 from latdoctor.load.drivers.locust_users import PlanSender, ShareRun
 from latdoctor.load.drivers.share import Share
 from latdoctor.load.outcome import RequestOutcome
-from latdoctor.load.plan import schedule
+from latdoctor.load.plan import PlannedRequest, schedule
 from latdoctor.load.summary import RawRun, summarise
+from latdoctor.load.user_sessions import SessionRecord
 
 SHARE, READY, GO = "latdoctor-share", "latdoctor-ready", "latdoctor-go"
 _KEY = "latdoctor"  # of a worker's regular report
@@ -41,6 +42,8 @@ class ShareReport(msgspec.Struct, frozen=True):
     """What a worker reports every few seconds: outcomes since the last report, the rest since its beginning."""
 
     outcomes: tuple[RequestOutcome, ...]
+    added: tuple[PlannedRequest, ...]
+    sessions: tuple[SessionRecord, ...]
     phases: dict[str, PhaseCounts]
     cpu_seconds: float
     most_in_flight: int
@@ -51,9 +54,18 @@ def report_of(run: ShareRun) -> ShareReport:
     """The report; the next one counts from here."""
     done = run.done  # before the outcomes: what ends meanwhile is in the next report
     outcomes, run.unreported = tuple(run.unreported), []
+    added, run.added = tuple(_without_turns_before(one) for one in run.added), []
+    sessions, run.sessions = tuple(run.sessions), []
     cpu = time.process_time() - run.cpu_at_start if run.begun.is_set() else 0.0
     phases = {name: PhaseCounts(tally.counted, tally.good, tally.not_sent) for name, tally in run.phases.items()}
-    return ShareReport(outcomes, phases, cpu, run.most_in_flight, done)
+    if run.load.times != 1:
+        added = ()
+    return ShareReport(outcomes, added, sessions, phases, cpu, run.most_in_flight, done)
+
+
+def _without_turns_before(request: PlannedRequest) -> PlannedRequest:
+    """`request` without the earlier turns of its session, which a result has no use for."""
+    return msgspec.structs.replace(request, ask=msgspec.structs.replace(request.ask, before=()))
 
 
 class Coordination:
@@ -94,6 +106,10 @@ class Coordination:
         left = set(self._expected) & set(self._runner.clients)
         return left <= self._done() or (not self._began and time.monotonic() - self._distributed > _PREPARING_S)
 
+    def _unfinished(self) -> set[str]:
+        """The processes that were to send a share, and have not sent all of it."""
+        return set(self._reports if "local" in self._reports else self._expected) - self._done()
+
     def _done(self) -> set[str]:
         """The processes that have sent their whole share."""
         return {name for name, reports in self._reports.items() if any(report.done for report in reports)}
@@ -130,8 +146,7 @@ class Coordination:
         if not isinstance(self._runner, MasterRunner):
             self._reports["local"] = [report_of(self._run)]
         met = [self._met(phase.name) for phase in self._load.plan.phases]
-        unfinished = set(self._reports if "local" in self._reports else self._expected) - self._done()
-        if unfinished:
+        if unfinished := self._unfinished():
             _LOG.error("not sent to the end by %s", ", ".join(sorted(unfinished)))
         environment.process_exit_code = 0 if all(met) and not unfinished else 1
         if (target := os.environ.get("LOAD_RESULT")) and self._load.times == 1:
@@ -169,11 +184,13 @@ class Coordination:
             seconds=time.monotonic() - self._began,
             cpu_seconds=max((report.cpu_seconds for report in reports), default=0.0),
             most_in_flight=sum(max(one.most_in_flight for one in each) for each in self._reports.values()),
-            stopped=len(outcomes) < len(planned),
+            stopped=bool(self._unfinished()),
             outcomes=outcomes,
+            added=tuple(request for report in reports for request in report.added),
+            sessions=tuple(record for report in reports for record in report.sessions),
         )
         target.write_bytes(msgspec.json.encode(summarise(plan, planned, ran)))
-        _LOG.info("wrote %s: %d of %d requests", target, len(outcomes), len(planned))
+        _LOG.info("wrote %s: %d of %d requests", target, len(outcomes), len(planned) + len(ran.added))
 
 
 def _attach_worker(run: ShareRun, runner: Any) -> None:

@@ -1,15 +1,18 @@
 """The load of an exported plan in Locust: imported by exported locustfiles alone, in Locust's process.
 
 Importing it needs `latdoctor[locust]`, and gevent patches the process. Each worker has one user that sends the worker's
-share of the schedule in an open loop: a greenlet for each request, at its time, whatever became of the others.
-`locust_coordination` distributes the shares.
+share of the schedule in an open loop: a greenlet for each request, at its time, whatever became of the others; and one
+for each user of a phase with users (`locust_sessions`). `locust_coordination` distributes the shares.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import time
+from collections.abc import Iterator
+from itertools import count
 
 import gevent
 from gevent.event import Event
@@ -19,7 +22,8 @@ from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError
 from locust import User, task
 
 from latdoctor.load.drivers.exported import ExportedLoad
-from latdoctor.load.drivers.share import Share, shared_schedule
+from latdoctor.load.drivers.locust_sessions import UserGreenlets
+from latdoctor.load.drivers.share import Share, shared_schedule, shared_users
 from latdoctor.load.latencies import quantile
 from latdoctor.load.mix import MALFORMED, body
 from latdoctor.load.outcome import (
@@ -35,6 +39,7 @@ from latdoctor.load.outcome import (
 )
 from latdoctor.load.plan import PlannedRequest, RetryKind, generator
 from latdoctor.load.transport import PATH
+from latdoctor.load.user_sessions import FIRST_SESSION, SessionRecord, UserArrival
 
 _LOG = logging.getLogger("latdoctor")
 _GOOD = frozenset({Ending.ANSWERED, Ending.REJECTED})
@@ -53,6 +58,11 @@ class ShareRun:
     def __init__(self, load: ExportedLoad) -> None:
         self.load = load
         self.planned: tuple[PlannedRequest, ...] = ()
+        self.arrivals: tuple[UserArrival, ...] = ()
+        self.indexes: Iterator[int] = count()  # of the turns of users
+        self.session_numbers: Iterator[int] = count(FIRST_SESSION)
+        self.added: list[PlannedRequest] = []
+        self.sessions: list[SessionRecord] = []
         self.begun, self.taken, self.done = Event(), False, False
         self.generators = 1
         self.start = self.started = self.cpu_at_start = 0.0
@@ -70,7 +80,12 @@ class ShareRun:
     def prepare(self, share: Share) -> None:
         """Compute the schedule, in a thread: the worker goes on sending its heartbeats."""
         self.generators = share.generators
-        self.planned = gevent.get_hub().threadpool.apply(shared_schedule, (self.load.plan, share))
+        threads = gevent.get_hub().threadpool
+        self.planned = threads.apply(shared_schedule, (self.load.plan, share))
+        self.arrivals = threads.apply(shared_users, (self.load.plan, share))
+        # Above all indexes of the schedule, and unique among all generators.
+        self.indexes = count((len(self.planned) + 1) * share.generators + share.index, share.generators)
+        self.session_numbers = count(FIRST_SESSION + share.index, share.generators)
 
     def begin(self) -> None:
         """Release the sender: its schedule begins now."""
@@ -122,43 +137,64 @@ class PlanSender(User):  # type: ignore[misc]  # Locust is not installed where t
             self.host, concurrency=run.limit, network_timeout=plan.timeout_s, connection_timeout=plan.timeout_s
         )
         sending = Group()
-        for planned in run.planned:
-            while (wait := run.start + planned.at - time.perf_counter()) > 0:
+        sessions = UserGreenlets(plan, run, self._begin_turn)
+        entries: list[PlannedRequest | UserArrival] = [*run.planned, *run.arrivals]
+        for entry in sorted(entries, key=lambda entry: entry.at):
+            while (wait := run.start + entry.at - time.perf_counter()) > 0:
                 gevent.sleep(wait)
-            late = time.perf_counter() - run.start - planned.at
-            if len(run.waiting) >= run.limit:
-                outcome = RequestOutcome(planned.index, max(late, plan.timeout_s), late, Ending.NOT_SENT)
-                self._report(planned, outcome, 0)
-                continue
-            run.waiting.add(planned.index)
-            run.most_in_flight = max(run.most_in_flight, len(run.waiting))
-            sending.start(gevent.Greenlet(self._follow, planned))
+            if isinstance(entry, UserArrival):
+                sending.start(gevent.Greenlet(sessions.live, entry))
+            elif self._begins(entry):
+                sending.start(gevent.Greenlet(self._follow, entry))
         sending.join()
         run.done = True
         _idle()
 
-    def _follow(self, planned: PlannedRequest) -> None:
-        """Send one request with all its attempts."""
+    def _begins(self, planned: PlannedRequest) -> bool:
+        """Whether the request is sent: not beyond the limit of requests in flight."""
+        run = self.run_of_process
+        late = time.perf_counter() - run.start - planned.at
+        if len(run.waiting) >= run.limit:
+            took = max(late, run.load.plan.timeout_s)
+            self._report(planned, RequestOutcome(planned.index, took, late, Ending.NOT_SENT), 0)
+            return False
+        run.waiting.add(planned.index)
+        run.most_in_flight = max(run.most_in_flight, len(run.waiting))
+        return True
+
+    def _begin_turn(self, planned: PlannedRequest, patience: float, name: str) -> RequestOutcome:
+        """Send a turn of a user."""
+        if self._begins(planned):
+            return self._follow(planned, patience, name)
+        took = self.run_of_process.load.plan.timeout_s
+        return RequestOutcome(planned.index, took, 0.0, Ending.NOT_SENT)
+
+    def _follow(self, planned: PlannedRequest, patience: float = math.inf, name: str = "") -> RequestOutcome:
+        """Send one request with all its attempts, at most for `patience` seconds."""
         run, plan = self.run_of_process, self.run_of_process.load.plan
         due = run.start + planned.at
+        given_up = due + patience
         late = time.perf_counter() - due
         statuses: list[str] = []
         while True:
-            reply = self._attempt(planned, len(statuses), due)
+            reply = self._attempt(planned, len(statuses), min(due + plan.timeout_s, given_up))
             statuses.append(reply.status)
-            jitter = f"{planned.index}/retry/{len(statuses)}"
+            jitter = f"{name or planned.index}/retry/{len(statuses)}"
             chance = generator(plan.seed, jitter).random() if plan.retry.kind is RetryKind.BACKOFF else 0.0
             delay = retry_delay(plan.retry, len(statuses), reply, chance)
-            if delay is None:
+            if delay is None or time.perf_counter() >= given_up:
                 break
             due = time.perf_counter() + delay
-            gevent.sleep(delay)
+            gevent.sleep(max(0.0, min(due, given_up) - time.perf_counter()))
+            if due >= given_up:
+                break
         took = time.perf_counter() - run.start - planned.at
         run.waiting.discard(planned.index)
         outcome = RequestOutcome(planned.index, took, late, ending_of(statuses[-1]), tuple(statuses))
         self._report(planned, outcome, reply.content_bytes)
+        return outcome
 
-    def _attempt(self, planned: PlannedRequest, attempt: int, due: float) -> Reply:
+    def _attempt(self, planned: PlannedRequest, attempt: int, deadline: float) -> Reply:
         """Send one attempt; a failure is the status of the reply."""
         load = self.run_of_process.load
         name = load.plan.phases[planned.phase].name
@@ -170,7 +206,7 @@ class PlanSender(User):  # type: ignore[misc]  # Locust is not installed where t
         headers = {"Content-Type": "application/json", "X-Request-Id": request_id, "X-Attempt": str(attempt)}
         if self._authorization:
             headers["Authorization"] = self._authorization
-        timeout = gevent.Timeout.start_new(max(0.001, due + load.plan.timeout_s - time.perf_counter()))
+        timeout = gevent.Timeout.start_new(max(0.001, deadline - time.perf_counter()))
         try:
             return self._post(content, headers, request_id if load.request is None else None)
         except gevent.Timeout as expired:

@@ -15,8 +15,10 @@ from typing import Annotated
 from msgspec import Meta, Struct, structs
 
 from latdoctor.errors import UsageError
+from latdoctor.load import plan as plans
 from latdoctor.load.arrivals import Arrivals, Constant, OnOff, Population, Ramp, Replay
 from latdoctor.load.plan import LoadPhase, LoadPlan, PlannedRequest, schedule
+from latdoctor.load.user_sessions import UserArrival, arrivals_of
 
 MAX_TIMES = 10_000.0
 MAX_GENERATORS = 10_000
@@ -52,12 +54,38 @@ def shared_schedule(plan: LoadPlan, share: Share) -> tuple[PlannedRequest, ...]:
     return tuple(request for request in shifted if request.at < ends[request.phase])
 
 
+def shared_users(plan: LoadPlan, share: Share) -> tuple[UserArrival, ...]:
+    """The users of one generator, by time; those of a population are divided by their places.
+
+    Raises UsageError where the plan is invalid, or cannot be multiplied.
+    """
+    own = plan if share.times == 1 else scaled(plan, share)
+    numbers = (number for number, phase in enumerate(plan.phases) if phase.users is not None)
+    users = sorted((one for number in numbers for one in arrivals_of(own, number)), key=lambda one: one.at)
+    return tuple(users[share.index :: share.generators] if share.times == 1 else users)
+
+
 def scaled(plan: LoadPlan, share: Share) -> LoadPlan:
     """The plan of one generator: its part of `times` the rates, with a seed of its own. Raises UsageError."""
     check_times(plan, share.times)
     factor = share.times / share.generators
-    phases = tuple(structs.replace(phase, arrivals=scaled_arrivals(phase.arrivals, factor)) for phase in plan.phases)
+    phases = tuple(
+        structs.replace(
+            phase,
+            arrivals=_places(phase.arrivals, share)
+            if isinstance(phase.arrivals, Population)
+            else scaled_arrivals(phase.arrivals, factor),
+        )
+        for phase in plan.phases
+    )
     return structs.replace(plan, phases=phases, seed=plan.seed * MAX_GENERATORS + share.index + 1)
+
+
+def _places(population: Population, share: Share) -> Population:
+    """A generator's part of `times` a population: whole users, which add up to the rounded number."""
+    whole = round(population.size * share.times)
+    first, last = (whole * index // share.generators for index in (share.index, share.index + 1))
+    return structs.replace(population, size=last - first)
 
 
 def check_times(plan: LoadPlan, times: float) -> None:
@@ -88,8 +116,8 @@ def _gap(phase: LoadPhase, share: Share) -> float:
 
 
 def expected_requests(plan: LoadPlan, times: float = 1.0) -> int:
-    """About how many requests all generators send together."""
-    return math.ceil(sum(phase.arrivals.expected(phase.seconds) for phase in plan.phases) * times)
+    """About how many requests all generators send together; of a population, those of first sessions."""
+    return math.ceil(sum(plans.expected_requests(phase) for phase in plan.phases) * times)
 
 
 def highest_rate(phase: LoadPhase) -> float:
