@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from bench.harness import arguments, log, markdown, print_result
 from latdoctor.http.client import HttpRequest, HttpResponse, send_request
+from latdoctor.lab.metrics_snapshot import scrape
 from latdoctor.lab.processes import ServerProcess
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.lab.server.model_registry import add_version
@@ -34,7 +35,7 @@ MIB = 1 << 20
 
 
 class Measured(Struct, frozen=True):
-    """Memory of all replicas; `unshared_mib`: what each has alone. Times in seconds, medians of the reloads."""
+    """Memory of all replicas, `unshared_mib` of which each has alone. `load_s`: the mean reload, in seconds."""
 
     weights: str
     replicas: int
@@ -89,14 +90,9 @@ def _memory(pid: int) -> tuple[int, int]:
 
 
 def _load_seconds(url: str) -> float:
-    response = send_request(HttpRequest("GET", f"{url}/metrics", {}), 10.0)
-    assert isinstance(response, HttpResponse)
-    page = response.body.decode()
-    total, count = (
-        float(re.findall(rf"^ref_model_load_seconds_{name}{{.*}} (\S+)$", page, re.MULTILINE)[0])
-        for name in ("sum", "count")
-    )
-    return total / count
+    """The mean of the server's reloads."""
+    values = scrape(url).values
+    return values["ref_model_load_seconds_sum"] / values["ref_model_load_seconds_count"]
 
 
 def main(given: Sequence[str] | None = None) -> int:
