@@ -72,6 +72,14 @@ WATCHED = 2.0  # seconds of each load measurement
 RECOVERS_WITHIN = 30.0
 
 
+SessionStoreAddress = Annotated[
+    str,
+    typer.Option(
+        "--session-store", metavar="HOST:PORT", help="The Redis of the sessions; password: LATDOCTOR_REDIS_PASSWORD."
+    ),
+]
+
+
 def inject(
     fault: Annotated[str, typer.Argument(metavar="FAULT", help="A shipped scenario with a fault, or a file.")] = "",
     server: Annotated[
@@ -80,6 +88,7 @@ def inject(
     pid: Annotated[list[int] | None, typer.Option("--pid", metavar="N", help="The server's process.")] = None,
     router: Annotated[str, typer.Option("--router", metavar="URL", help="The router's address.")] = "",
     proxy: Annotated[str, typer.Option("--proxy", metavar="URL", help="A fault proxy's control address.")] = "",
+    session_store: SessionStoreAddress = "",
     kube: Annotated[
         str, typer.Option("--kube", metavar="NAMESPACE/NAME", help="A Deployment of `latdoctor lab cluster`.")
     ] = "",
@@ -109,17 +118,13 @@ def inject(
     need_extra()
     from latdoctor.errors import UsageError
     from latdoctor.lab.scenario import find
-    from latdoctor.units import parse_duration
 
     if listing:
         _list()
         return
     if not fault:
         raise UsageError("FAULT is missing", next_step="latdoctor lab inject --list")
-    try:
-        seconds = parse_duration(lifetime)
-    except ValueError as error:
-        raise UsageError(str(error), where="--for") from error
+    seconds = _lifetime_seconds(lifetime)
     if kube:
         from latdoctor.cli.lab_inject_cluster import inject_into_cluster
 
@@ -128,8 +133,20 @@ def inject(
         return
     addresses = tuple(server or ())
     site = _site(addresses, tuple(pid or ()), router, proxy, admin_token_file)
+    if session_store:
+        site = _with_session_store(site, session_store)
     chosen = find(fault)
     _inject(chosen.id, _faults(chosen, seconds, strength), site, addresses, seconds)
+
+
+def _lifetime_seconds(text: str) -> float:
+    """Raises UsageError."""
+    from latdoctor.units import parse_duration
+
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise UsageError(str(error), where="--for") from error
 
 
 def _inject(
@@ -238,7 +255,25 @@ def _site(
         router=admin(router),
         clients_proxy=admin(proxy),
         dependency_proxy=admin(proxy),
+        session_store_proxy=admin(proxy),
     )
+
+
+def _with_session_store(site: InjectionTargets, text: str) -> InjectionTargets:
+    """`site` with the Redis at `text`, on this machine only. Raises UsageError."""
+    import os
+    from dataclasses import replace
+
+    from latdoctor.cli.lab import need_extra
+    from latdoctor.lab.redis_server import RedisControl
+    from latdoctor.lab.server.sessions.redis_store import PASSWORD_VARIABLE
+    from latdoctor.load.plan import check_address
+
+    need_extra(("redis",))
+    host, port = address(text)
+    check_address(f"http://{text}", remote=False)
+    control = RedisControl(host, port, os.environ.get(PASSWORD_VARIABLE, ""))
+    return replace(site, session_store=control)
 
 
 def _waited(seconds: float) -> bool:

@@ -114,6 +114,7 @@ def _combined(first: Scenario, second: Scenario) -> Scenario:
         phases=tuple(incident if phase == first.incident else phase for phase in first.phases),
         load=structs.replace(first.load, calibrate=lower),
         dependency=first.dependency or second.dependency,
+        session_store=first.session_store or second.session_store,
         clients_proxy=first.clients_proxy or second.clients_proxy,
         truth=(
             *(only(cause, second.incident.faults) for cause in first.causes),

@@ -1,4 +1,4 @@
-"""The processes of a scenario: the reference server or replicas with a router, the dependency, and fault proxies."""
+"""The processes of a scenario: the reference server or replicas with a router, what they call, and fault proxies."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ from latdoctor.http.client import HttpRequest, HttpResponse, send_request
 from latdoctor.lab.admin_client import AdminClient, typed_knobs
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.faults.injection import InjectionTargets
+from latdoctor.lab.redis_server import RedisServer
 from latdoctor.lab.scenario import Scenario
 from latdoctor.lab.server import parent_watch
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.lab.server.replica_pool import ReplicaStatus
+from latdoctor.lab.server.sessions.redis_store import PASSWORD_VARIABLE
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.sanitize import clean
 
@@ -101,7 +103,14 @@ class ServerProcess:
     With more than one of `replicas` it is a router in front of them. `faults`: with fault agents.
     """
 
-    def __init__(self, config: ServerConfig, replicas: int = 1, *, faults: bool = True) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        replicas: int = 1,
+        *,
+        faults: bool = True,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         (self.port,) = free_ports(1)
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = secrets.token_urlsafe(24)
@@ -113,6 +122,7 @@ class ServerProcess:
             *(["--fault-agent"] if faults else []),
         ]
         self._config = config
+        self._environment = environment or {}
         self._child = self._started(config)
 
     @property
@@ -142,7 +152,7 @@ class ServerProcess:
         settings = Path(self._folder.name) / "server.yaml"
         settings.write_bytes(msgspec.json.encode(config))  # JSON is YAML
         arguments = ["lab", "serve", "--port", str(self.port), "--config", str(settings), *self._arguments]
-        environment = {ADMIN_TOKEN_VARIABLE: self.token, "OMP_NUM_THREADS": "1"}
+        environment = {ADMIN_TOKEN_VARIABLE: self.token, "OMP_NUM_THREADS": "1", **self._environment}
         return ChildProcess("the router" if self.is_router else "the server", "latdoctor", arguments, environment)
 
     def __enter__(self) -> Self:
@@ -175,6 +185,8 @@ class Deployment:
         self._started: ServerProcess | None = None
         self._clients_proxy: FaultProxyProcess | None = None
         self._dependency_proxy: FaultProxyProcess | None = None
+        self._session_store: RedisServer | None = None
+        self._session_store_proxy: FaultProxyProcess | None = None
 
     def __enter__(self) -> Self:
         """Starts all processes. Raises OperationError where one does not become ready, UsageError."""
@@ -229,6 +241,8 @@ class Deployment:
             router=self._server.admin if self._server.is_router else None,
             clients_proxy=self._clients_proxy.admin if self._clients_proxy else None,
             dependency_proxy=self._dependency_proxy.admin if self._dependency_proxy else None,
+            session_store=self._session_store,
+            session_store_proxy=self._session_store_proxy.admin if self._session_store_proxy else None,
             restart=None if self._server.is_router else self._server.restart,
         )
 
@@ -253,7 +267,16 @@ class Deployment:
         if self._scenario.dependency is not None:
             self._dependency_proxy = self._proxy(self._start_dependency(self._scenario.dependency))
             config = patched(config, {"dependency": {"address": self._dependency_proxy.url}})
-        self._started = self._ends.enter_context(ServerProcess(config, self._scenario.replicas))
+        environment: dict[str, str] = {}
+        if self._scenario.session_store is not None:
+            store = self._ends.enter_context(RedisServer(self._scenario.session_store))
+            self._session_store, self._session_store_proxy = store, self._proxy(store.address)
+            address = self._session_store_proxy.url.removeprefix("http://")
+            self._session_store_proxy.wait_ready()
+            config = patched(config, {"sessions": {"store": "redis", "redis_address": address}})
+            environment[PASSWORD_VARIABLE] = store.password
+        server = ServerProcess(config, self._scenario.replicas, environment=environment)
+        self._started = self._ends.enter_context(server)
         if self._scenario.clients_proxy:
             self._clients_proxy = self._proxy(self._server.url)
         for proxy in (self._dependency_proxy, self._clients_proxy):

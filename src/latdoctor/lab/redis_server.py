@@ -11,6 +11,8 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -45,19 +47,96 @@ def redis_server_path() -> str:
     return found
 
 
-class RedisServer:
-    """One Redis server on a free loopback port; a context manager that ends it. What it holds is never on disk."""
+class RedisControl:
+    """The operator's connection to one Redis server. Every method raises OperationError where it does not answer."""
 
-    def __init__(self, settings: RedisSettings | None = None) -> None:
-        self.settings = settings or RedisSettings()
-        (self.port,) = free_ports(1)
-        self.password = secrets.token_urlsafe(24)
-        self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-redis-")
-        self._process: subprocess.Popen[bytes] | None = None
+    def __init__(self, host: str, port: int, password: str) -> None:
+        self.host = host
+        self.port = port
+        self.password = password
+        self._written = 0
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
+
+    def limit(self) -> tuple[int, str]:
+        """Its maxmemory in bytes (0: no limit), and what it evicts above it."""
+        with self._client() as client:
+            found = client.config_get("maxmemory*")
+            return int(found["maxmemory"] or 0), str(found["maxmemory-policy"])
+
+    def set_limit(self, limit_bytes: int, policy: str) -> None:
+        with self._client() as client:
+            client.config_set("maxmemory-policy", policy)
+            client.config_set("maxmemory", limit_bytes)
+
+    def used_bytes(self) -> int:
+        with self._client() as client:
+            return int(client.info("memory")["used_memory"])
+
+    def write_values(self, prefix: str, size: int, count: int, names: int) -> None:
+        """Writes `count` values of `size` bytes, as another application would, `names` different ones at most."""
+        with self._client() as client:
+            pipeline = client.pipeline(transaction=False)
+            for _ in range(count):
+                self._written = (self._written + 1) % names
+                pipeline.set(f"{prefix}{self._written}", "x" * size)
+            pipeline.execute()
+
+    def delete_values(self, prefix: str, names: int) -> None:
+        """Deletes what `write_values` wrote."""
+        with self._client() as client:
+            client.delete(*(f"{prefix}{number}" for number in range(names)))
+
+    def flush(self) -> None:
+        """Everything it held is gone, as after a restart."""
+        with self._client() as client:
+            client.flushall()
+
+    def demote(self) -> None:
+        """It becomes a replica of a primary that is gone: it serves what it has, and takes no writes."""
+        (nowhere,) = free_ports(1)
+        with self._client() as client:
+            client.replicaof("127.0.0.1", nowhere)
+
+    def promote(self) -> None:
+        """It is a primary again."""
+        with self._client() as client:
+            client.replicaof("NO", "ONE")
+
+    def client(self) -> redis.Redis:
+        """A context manager; its methods raise what redis-py raises."""
+        import redis
+
+        return redis.Redis(
+            host=self.host, port=self.port, password=self.password or None, socket_timeout=_CALL_SECONDS,
+            protocol=2, decode_responses=False,
+        )  # fmt: skip
+
+    @contextmanager
+    def _client(self) -> Iterator[redis.Redis]:
+        import redis
+
+        try:
+            with redis.Redis(
+                host=self.host, port=self.port, password=self.password or None, socket_timeout=_CALL_SECONDS,
+                protocol=2, decode_responses=True,
+            ) as client:  # fmt: skip
+                yield client
+        except redis.RedisError as error:
+            raise OperationError(f"Redis at {self.address} failed: {error}") from error
+
+
+class RedisServer(RedisControl):
+    """One Redis server on a free loopback port; a context manager that ends it. What it holds is never on disk."""
+
+    def __init__(self, settings: RedisSettings | None = None) -> None:
+        (port,) = free_ports(1)
+        super().__init__("127.0.0.1", port, secrets.token_urlsafe(24))
+        self.settings = settings or RedisSettings()
+        self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-redis-")
+        self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def running(self) -> bool:
@@ -92,41 +171,6 @@ class RedisServer:
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-
-    def set_limit(self, limit_bytes: int, policy: str) -> None:
-        """0: no limit. Raises OperationError."""
-        with self.client() as client:
-            client.config_set("maxmemory-policy", policy)
-            client.config_set("maxmemory", limit_bytes)
-
-    def used_bytes(self) -> int:
-        """Raises OperationError."""
-        with self.client() as client:
-            return int(client.info("memory")["used_memory"])
-
-    def flush(self) -> None:
-        """Everything it held is gone, as after a restart. Raises OperationError."""
-        with self.client() as client:
-            client.flushall()
-
-    def demote(self) -> None:
-        """It becomes a replica of a primary that is gone: it serves what it has, and takes no writes."""
-        (nowhere,) = free_ports(1)
-        with self.client() as client:
-            client.replicaof("127.0.0.1", nowhere)
-
-    def promote(self) -> None:
-        """It is a primary again. Raises OperationError."""
-        with self.client() as client:
-            client.replicaof("NO", "ONE")
-
-    def client(self) -> redis.Redis:
-        """A connection of the operator; a context manager."""
-        import redis
-
-        return redis.Redis(
-            host="127.0.0.1", port=self.port, password=self.password, socket_timeout=_CALL_SECONDS, protocol=2
-        )
 
     def _config(self) -> tuple[str, ...]:
         return (

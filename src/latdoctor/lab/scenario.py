@@ -26,6 +26,7 @@ from msgspec import Meta, Struct
 from latdoctor.errors import DefinitionError, Problem, UsageError
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.faults.injection import Fault, Knobs
+from latdoctor.lab.redis_server import RedisSettings
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.load.arrivals import Arrivals, OnOff, Poisson
 from latdoctor.load.mix import Mix
@@ -97,7 +98,8 @@ class InjectedCause(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """A complete incident. `dependency`: the server calls it for each request. `clients_proxy`: the clients connect
+    """A complete incident. `dependency`: the server calls it for each request. `session_store`: a real
+    Redis keeps the sessions. `clients_proxy`: the clients connect
     through a proxy that can inject network faults. `severities`: by name, the settings (as `overridden` takes them)
     that make it milder or more severe.
     """
@@ -110,6 +112,7 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     truth: tuple[str | InjectedCause, ...] = ()
     replicas: Annotated[int, Meta(ge=1, le=8)] = 1
     dependency: StoreSettings | None = None
+    session_store: RedisSettings | None = None
     clients_proxy: bool = False
     severities: dict[str, dict[str, Any]] = {}
 

@@ -237,3 +237,14 @@ def test_what_cannot_be_fragmented_is_left_as_it_was(settings: dict[str, Any], s
         assert listed(server) == {}
         assert after["segments"] == before["segments"]
         assert after["alloc_total"] == before["alloc_total"]
+
+
+def test_poisoned_answers_are_given_and_counted_as_wrong(server: Running) -> None:
+    admin(server, answer_cache={"mode": "exact", "check_share": 0})
+    right = server.ask(text="one").json()["intent"]
+    assert put(server, "poison-answers", strength=1, lifetime=FOREVER).status_code == 204
+    server.until(lambda: server.ask(text="one").json()["intent"] != right)
+    admin(server, answer_cache={"check_share": 1})
+    assert server.ask(text="one").json()["intent"] == right
+    assert server.page()["ref_answer_cache_wrong_total", ""] == 1
+    assert delete(server, "poison-answers").status_code == 204

@@ -34,6 +34,8 @@ ref_body_seconds ref_dependency_timeouts_total ref_model_version_changes_total r
 ref_alloc_limit_bytes ref_session_lookups_total ref_session_stale_total ref_session_store_errors_total
 ref_session_store_skipped_total ref_session_superseded_total ref_session_store_seconds
 ref_session_store_read_bytes_total ref_session_store_written_bytes_total ref_session_store_whole_bytes_total
+ref_answer_cache_lookups_total ref_answer_cache_checked_total ref_answer_cache_wrong_total
+ref_answer_cache_saved_seconds_total ref_answer_cache_entries ref_answer_cache_bytes
 ref_session_reused_tokens_total ref_session_recomputed_tokens_total ref_session_store_breaker_open
 ref_model_reloads_total ref_model_reloads_refused_total ref_model_load_seconds
 ref_features_trimmed_total
@@ -50,6 +52,7 @@ OWN_LABELS = {
     "ref_latency_by_version_seconds": {"model_version"},
     "ref_latency_by_size_seconds": {"size"},
     "ref_session_lookups_total": {"level"},
+    "ref_answer_cache_lookups_total": {"result"},
     "ref_session_stale_total": {"level"},
     "ref_session_store_errors_total": {"reason"},
 }

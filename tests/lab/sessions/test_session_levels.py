@@ -15,7 +15,7 @@ from latdoctor.lab.redis_server import RedisServer
 from latdoctor.lab.server.config import SessionsConfig
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.session_metrics import SessionMetrics
-from latdoctor.lab.server.sessions.conversation import state_checksum
+from latdoctor.lab.server.sessions.conversation import recomputed, state_checksum
 from latdoctor.lab.server.sessions.redis_store import KEY_PREFIX, StoreFailure
 from latdoctor.lab.server.sessions.session_levels import OpenSession, SessionLevel, SessionLevels
 from latdoctor.lab.server.sessions.store_breaker import StoreBreaker
@@ -108,6 +108,18 @@ def test_a_later_turn_is_never_overwritten_by_an_earlier_one(redis_server: Redis
     assert one.counted("ref_session_superseded_total") == 1
     opened = one.levels.open_session("s", ("a", "b", "c"))
     assert (opened.level, opened.behind, opened.tokens) == (SessionLevel.REDIS, 0, tuple(text_tokens("a b c")))
+
+
+def test_an_old_state_with_higher_numbers_is_replaced(redis_server: RedisServer) -> None:
+    """As after a partition: the store was not readable when the conversation was made again from a short transcript."""
+    replica, old = Replica(in_redis(redis_server)), []  # type: tuple[Replica, list[str]]
+    for number in range(10):
+        replica.turn("s", old, f"old {number}")
+    made = recomputed(["x"])
+    assert made is not None
+    opened = OpenSession("s", SessionLevel.RECOMPUTED, made, verified=True)
+    replica.levels.add_turn(opened, "y", text_tokens("y"))
+    assert replica.levels.open_session("s", ("x", "y")).level is SessionLevel.REDIS
 
 
 def test_without_transcripts_turns_of_two_replicas_are_all_kept(redis_server: RedisServer) -> None:
@@ -250,6 +262,17 @@ def test_a_limit_that_cannot_be_set_changes_nothing(redis_server: RedisServer) -
     figures = replica.levels.figures()
     assert figures is not None
     assert figures.limit_bytes == 8 << 20
+
+
+def test_the_limit_is_given_back_after_other_changes(redis_server: RedisServer) -> None:
+    redis_server.set_limit(5 << 20, "noeviction")
+    replica = Replica(in_redis(redis_server))
+    for changed in ({"store_limit_mib": 8}, {"store_limit_mib": 8, "ttl_s": 900}, {"ttl_s": 900}):
+        replica.levels.configure(in_redis(redis_server, **changed))
+    assert redis_server.limit()[0] == 5 << 20
+    replica.turn("s", [], "a")
+    with redis_server.client() as client:
+        assert int(client.pttl(KEY_PREFIX + "s")) <= 900_000
 
 
 def test_sessions_return_to_the_process_where_the_store_is_bypassed(redis_server: RedisServer) -> None:

@@ -12,8 +12,12 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import IO, TYPE_CHECKING, TypeAlias
+from zlib import crc32
+
+from msgspec import structs
 
 from latdoctor.errors import OperationError
+from latdoctor.lab.server.answer_cache import CachedAnswer
 from latdoctor.lab.server.inference_server import InferenceServer
 from latdoctor.lab.server.intent_request import RequestContext
 from latdoctor.lab.server.memory.pool_interface import MIB, BufferLease, MemoryPool, OutOfMemory
@@ -314,6 +318,20 @@ def _released(leases: Sequence[BufferLease]) -> None:
         lease.release()
 
 
+@asynccontextmanager
+async def poison_answers(server: InferenceServer, share: float) -> AsyncIterator[None]:
+    """Gives this share (0..1) of the answers in the cache another intent, four times a second."""
+    intents = server.backend.intents
+
+    def wrong(answer: CachedAnswer) -> CachedAnswer:
+        place = intents.index(answer.intent) if answer.intent in intents else 0
+        chosen = crc32(f"{answer.stored}".encode()) % 1000 < share * 1000
+        return structs.replace(answer, intent=intents[(place + 1) % len(intents)]) if chosen else answer
+
+    with _repeated(lambda: server.answers.rewrite(wrong)):
+        yield
+
+
 DISTURBANCES: Mapping[str, Disturbance] = {
     "loop-block": block_loop,
     "gc-pauses": pause_for_garbage,
@@ -323,4 +341,5 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "leak": leak,
     "fragment": fragment,
     "hoard": hoard,
+    "poison-answers": poison_answers,
 }

@@ -2,8 +2,9 @@
 
 All faults are real and end by themselves after their lifetime: `configure` changes knobs of the server, `agent`
 disturbs a stage inside it, `neighbour` starts processes that use the machine's CPUs or its disk, `network` degrades a
-connection, `limit` limits a process's CPU or memory, `weights` sends too much to one replica, `canary` sends a share of
-the requests to another version of the model, `kill` kills a replica, `restart` restarts the server.
+connection, `session-store` breaks the Redis that keeps the sessions, `limit` limits a process's CPU or memory,
+`weights` sends too much to one replica, `canary` sends a share of the requests to another version of the model, `kill`
+kills a replica, `restart` restarts the server.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.admin_client import AdminClient, AdminRefusedError, typed_knobs
 from latdoctor.lab.faults.noisy_neighbor import noisy_neighbors
 from latdoctor.lab.faults.process_limits import LimitKind, cpu_quota, memory_squeeze
+from latdoctor.lab.faults.session_store import StoreFaultKind, store_fault
 from latdoctor.lab.faults.toxics import Toxic
+from latdoctor.lab.redis_server import RedisControl
 
 GONE = 404
 
@@ -43,7 +46,10 @@ class ConfigureFault(Struct, frozen=True, forbid_unknown_fields=True, tag="confi
 class AgentFault(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", tag_field="kind"):
     """A disturbance inside the server's process, by its name in the fault agent; `strength` in its own unit."""
 
-    name: Literal["loop-block", "gc-pauses", "lock-convoy", "slow-preprocess", "fsync", "leak", "fragment", "hoard"]
+    name: Literal[
+        "loop-block", "gc-pauses", "lock-convoy", "slow-preprocess", "fsync", "leak", "fragment", "hoard",
+        "poison-answers",
+    ]  # fmt: skip
     strength: Annotated[float, Meta(gt=0, le=10_000)] = 1.0
     lifetime: Lifetime = 60.0
 
@@ -57,10 +63,17 @@ class NeighborFault(Struct, frozen=True, forbid_unknown_fields=True, tag="neighb
 
 
 class NetworkFault(Struct, frozen=True, forbid_unknown_fields=True, tag="network", tag_field="kind"):
-    """A toxic on the way from the clients to the server, or from the server to its dependency."""
+    """A toxic on the way from the clients to the server, or from the server to its dependency or session store."""
 
-    between: Literal["clients", "dependency"]
+    between: Literal["clients", "dependency", "session-store"]
     toxic: Toxic
+
+
+class SessionStoreFault(Struct, frozen=True, forbid_unknown_fields=True, tag="session-store", tag_field="kind"):
+    """What goes wrong with the Redis that keeps the sessions."""
+
+    does: StoreFaultKind
+    lifetime: Lifetime = 60.0
 
 
 class LimitFault(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_field="kind"):
@@ -103,6 +116,7 @@ Fault = (
     | AgentFault
     | NeighborFault
     | NetworkFault
+    | SessionStoreFault
     | LimitFault
     | WeightsFault
     | CanaryFault
@@ -120,6 +134,8 @@ class InjectionTargets:
     router: AdminClient | None = None
     clients_proxy: AdminClient | None = None
     dependency_proxy: AdminClient | None = None
+    session_store: RedisControl | None = None
+    session_store_proxy: AdminClient | None = None
     restart: Callable[[Knobs], None] | None = None
 
 
@@ -140,14 +156,34 @@ def inject(fault: Fault, targets: InjectionTargets, undo: ExitStack) -> None:
         case LimitFault():
             _limit(fault, targets, undo)
         case NetworkFault(between, toxic):
-            proxy = targets.clients_proxy if between == "clients" else targets.dependency_proxy
-            _add_toxic(_needed(proxy, "proxy"), toxic, undo)
+            _add_toxic(_needed(_proxy(between, targets), "proxy"), toxic, undo)
+        case SessionStoreFault(does, lifetime):
+            undo.enter_context(store_fault(does, _session_store(targets), lifetime))
         case WeightsFault() | CanaryFault() | KillFault():
             _at_router(fault, _needed(targets.router, "router"), undo)
         case RestartFault(knobs):
-            if targets.restart is None:
-                raise UsageError("only a server that the laboratory started itself can be restarted")
-            targets.restart(knobs)
+            _restart(targets)(knobs)
+
+
+def _restart(targets: InjectionTargets) -> Callable[[Knobs], None]:
+    if targets.restart is None:
+        raise UsageError("only a server that the laboratory started itself can be restarted")
+    return targets.restart
+
+
+def _proxy(between: str, targets: InjectionTargets) -> AdminClient | None:
+    proxies = {
+        "clients": targets.clients_proxy,
+        "dependency": targets.dependency_proxy,
+        "session-store": targets.session_store_proxy,
+    }
+    return proxies[between]
+
+
+def _session_store(targets: InjectionTargets) -> RedisControl:
+    if targets.session_store is None:
+        raise UsageError("this fault acts on a session store", next_step="--session-store HOST:PORT of its Redis")
+    return targets.session_store
 
 
 def _at_router(fault: WeightsFault | CanaryFault | KillFault, router: AdminClient, undo: ExitStack) -> None:

@@ -140,7 +140,7 @@ class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """Conversation state. Levels: this process (`max_sessions` 0: not), Redis (`store`), the client's transcript.
 
     Each call to Redis takes `store_timeout_ms` at most; after `store_breaker_failures` in a row (0: never) it is not
-    called for a while. `store_limit_mib` overrides its maxmemory; 0 leaves or restores its own.
+    called for a while. `store_limit_mib`, when it is changed, overrides its maxmemory; 0 restores its own.
     """
 
     ttl_s: Annotated[float, Meta(ge=0, le=86_400, extra=_LIVE)] = 3600
@@ -159,6 +159,16 @@ class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
         host, _, port = self.redis_address.rpartition(":")
         if self.redis_address and not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536):
             raise ValueError(f"redis_address is {self.redis_address!r}, and must be HOST:PORT")
+
+
+class AnswerCacheConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Answers to frequent questions. `check_share` of the hits are computed as well and compared."""
+
+    mode: Annotated[Literal["off", "exact", "normalised"], Meta(extra=_LIVE)] = "off"
+    ttl_s: Annotated[float, Meta(ge=0, le=86_400, extra=_LIVE)] = 300
+    max_entries: Annotated[int, Meta(ge=1, le=1_000_000, extra=_LIVE)] = 10_000
+    by_version: LiveFlag = True  # an answer of another model version is dropped
+    check_share: Annotated[float, Meta(ge=0, le=1, extra=_LIVE)] = 0.02
 
 
 class DependencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
@@ -192,6 +202,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     features: FeaturesConfig = FeaturesConfig()
     sessions: SessionsConfig = SessionsConfig()
     dependency: DependencyConfig = DependencyConfig()
+    answer_cache: AnswerCacheConfig = AnswerCacheConfig()
 
     @property
     def etag(self) -> str:

@@ -44,9 +44,9 @@ class DependencyClient:
         self._settings = settings
 
     async def stage(self, exchange: RequestContext) -> bool:
-        """Fetches the features for this request; False if the store is not configured or bypassed."""
+        """Fetches the features for this request; False if there is none, it is bypassed, or the answer known."""
         settings = self._settings
-        if not settings.address or settings.bypass:
+        if not settings.address or settings.bypass or exchange.cached is not None:
             return False
         exchange.feature = await self._look_up(settings, _key(exchange))
         return True

@@ -17,6 +17,7 @@ from latdoctor import __version__
 from latdoctor.lab.server.access_log import AccessLog
 from latdoctor.lab.server.admin import AdminInterface, Operations
 from latdoctor.lab.server.admin_http import AdminGuard
+from latdoctor.lab.server.answer_cache import AnswerCache
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
@@ -93,20 +94,21 @@ class InferenceServer:
         self.sessions = SessionLevels(
             *(config.sessions, config.queue.max_tokens_per_request, SessionMetrics(self.metrics), self.shared, clock)
         )
+        self.answers = AnswerCache(config.answer_cache, self.metrics, self._model_version, clock)
         self.dependency = DependencyClient(config.dependency, self.metrics)
         self.access_log = AccessLog(identity.access_log) if identity.access_log else None
         self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
         self.side_thread = ThreadPoolExecutor(1, "latdoctor-side")  # so that requests never wait for a new model
         self._page_thread = ThreadPoolExecutor(1, "latdoctor-page")
         self.stage_handlers = StageHandlers(
-            *(backend.intents, backend.features, config.queue.max_tokens_per_request, self.sessions, self.shared),
-            *(self.governance, self.metrics, self.access_log, clock),
+            *(backend.intents, backend.features, config.queue.max_tokens_per_request, self.sessions, self.answers),
+            *(self.shared, self.governance, self.metrics, self.access_log, clock),
         )
         observe = {name: histogram.observe for name, histogram in self.metrics.stages.items()}
         self.stages = Stages(self.stage_handlers.calls(), self.dependency.stage, observe, self._request_threads)
         self.live_config = LiveConfig(
             *(config, self.engine, self.models, backend.pool, self.governance, self.sessions),
-            *(self.dependency, self.side_thread),
+            *(self.answers, self.dependency, self.side_thread),
         )
         self.intent_handler = IntentHandler(
             self.engine,
@@ -205,10 +207,15 @@ class InferenceServer:
             "ref_worker_restarts_total": self.engine.restarts,
             "ref_model_version_changes_total": self.models.version_changes,
             "ref_session_trimmed_turns_total": self.sessions.trimmed_turns,
+            "ref_answer_cache_entries": len(self.answers),
+            "ref_answer_cache_bytes": self.answers.size_bytes,
             "ref_session_store_breaker_open": self.sessions.breaker_open,
             **self._store_values(),
         }
         return ServerFigures(info, self.backend.pool.stats(), self.engine.usage, values)
+
+    def _model_version(self) -> str:
+        return self.models.main.settings.version
 
     def _store_values(self) -> dict[str, float]:
         """The figures of the shared store of sessions; none without one."""

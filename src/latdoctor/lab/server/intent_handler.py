@@ -81,13 +81,19 @@ class IntentHandler:
             intent_request, intent_request.request_id or next(_NAMES), received, entered, len(content)
         )
         await self.stages.before(context)
+        if context.cached is None:
+            await self._admitted(request, context)
+        await self.stages.after(context)
+        self._count(context)
+        return context
+
+    async def _admitted(self, request: Request, context: RequestContext) -> None:
+        """Admission, then the computation."""
+        intent_request, received = context.intent_request, context.received
         deadline = self.governance.admit(intent_request, context.tokens, received, self.engine.pending)
         if context.tokens > self.config().batching.long_seconds * FRAMES_PER_SECOND:
             self.metrics.long_inputs.inc()
         await self._compute(request, context, deadline)
-        await self.stages.after(context)
-        self._count(context)
-        return context
 
     async def _compute(self, request: Request, context: RequestContext, deadline: float | None) -> None:
         """Queues the request and waits for its answer, a disconnect, the deadline or the fallback timeout."""

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from starlette.requests import Request
 
 from latdoctor.decode_errors import UNDECODABLE
+from latdoctor.lab.server.answer_cache import CachedAnswer
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.schedulers.batch import Work
 from latdoctor.lab.server.sessions.session_levels import OpenSession, SessionLevel
@@ -121,11 +122,12 @@ class ModelAnswer(Struct, frozen=True):
 
 
 class AnswerSource(StrEnum):
-    """What computed an answer; FALLBACK: nothing, it is the default answer."""
+    """What computed an answer; FALLBACK: nothing, it is the default answer; CACHE: the model, earlier."""
 
     MODEL = "model"
     STANDBY = "standby"
     FALLBACK = "fallback"
+    CACHE = "cache"
 
 
 class SessionUse(Struct, frozen=True):
@@ -165,6 +167,7 @@ class RequestContext:
     feature: tuple[float, ...] | None = None  # from the dependency
     queued: float = 0.0
     computed: ModelAnswer | None = None
+    cached: CachedAnswer | None = None
     intent: str = ""
     source: AnswerSource = AnswerSource.MODEL
     sent: float = 0.0

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
+from latdoctor.lab.server.answer_cache import AnswerCache
 from latdoctor.lab.server.config import ServerConfig, changed_restart_knobs, patched
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
@@ -30,6 +31,7 @@ class LiveConfig:
     pool: MemoryPool
     governance: Governance
     sessions: SessionLevels
+    answers: AnswerCache
     dependency: DependencyClient
     threads: Executor
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -77,6 +79,7 @@ class LiveConfig:
         self.config = after
         self._changes += 1
         self.governance.configure(after)
+        self.answers.configure(after.answer_cache)
         self.dependency.configure(after.dependency)
         if (before.batching, before.governance) != (after.batching, after.governance):
             self.engine.reschedule(after)

@@ -45,6 +45,8 @@ GAUGES = {
     "ref_torch_threads": "Threads that one torch operator may use",
     "ref_rss_bytes": "Resident memory of the process",
     "ref_sessions": "Conversations that are remembered",
+    "ref_answer_cache_entries": "Answers in the cache",
+    "ref_answer_cache_bytes": "What they take, about",
     "ref_session_store_breaker_open": "1 while the breaker of the shared session store is open",
 }
 COUNTERS = {

@@ -21,12 +21,15 @@ import msgspec
 
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.access_log import AccessLog, AccessLogEntry, utc_time
+from latdoctor.lab.server.answer_cache import AnswerCache, CachedAnswer
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.features import feature_tokens
 from latdoctor.lab.server.governance import Governance
 from latdoctor.lab.server.intent_request import (
     AnswerSource,
+    IntentRequest,
     IntentResponse,
+    ModelAnswer,
     RequestContext,
     RequestTiming,
     SessionUse,
@@ -126,6 +129,7 @@ class StageHandlers:
     features: int  # of one frame of audio
     max_tokens: int  # of one input, history included
     sessions: SessionLevels
+    answers: AnswerCache
     shared: AbstractContextManager[None]
     governance: Governance
     metrics: ServerMetrics
@@ -153,6 +157,8 @@ class StageHandlers:
             self._check(context.tokens)  # before the frames are made
             context.input = audio_frames(intent_request.audio_seconds, self.features)
         self.metrics.input_tokens.observe(context.tokens)
+        if _can_be_cached(context.intent_request):
+            context.cached = self.answers.look_up(intent_request.text or "")
         return True
 
     def _check(self, tokens: int) -> None:
@@ -204,6 +210,9 @@ class StageHandlers:
         if context.computed is not None:
             context.intent = self.intents[context.computed.intent]
             context.source = AnswerSource.STANDBY if context.computed.standby else AnswerSource.MODEL
+            self._cache(context, context.computed)
+        elif context.cached is not None:
+            context.intent, context.source = context.cached.intent, AnswerSource.CACHE
         text = context.intent_request.text
         if context.session is not None and text is not None:
             self.sessions.add_turn(context.session, text, context.own)
@@ -212,10 +221,16 @@ class StageHandlers:
             self.governance.answered(now - context.received)
         return True
 
+    def _cache(self, context: RequestContext, computed: ModelAnswer) -> None:
+        if _can_be_cached(context.intent_request) and not computed.standby:
+            seconds = computed.computed - context.queued
+            answer = CachedAnswer(context.intent, computed.score, computed.version, seconds, self.clock())
+            self.answers.keep(context.intent_request.text or "", answer)
+
     def send(self, context: RequestContext) -> bool:
         """Encodes the response, and logs it."""
         context.sent = self.clock()
-        computed = context.computed
+        computed, known = context.computed, context.computed or context.cached
         timing = RequestTiming(
             context.received,
             context.queued,
@@ -226,8 +241,8 @@ class StageHandlers:
         context.body = msgspec.json.encode(
             IntentResponse(
                 intent=context.intent,
-                score=round(computed.score, 6) if computed else 0.0,
-                model_version=computed.version if computed else "",
+                score=round(known.score, 6) if known else 0.0,
+                model_version=known.version if known else "",
                 request_id=context.request_id,
                 source=context.source,
                 timing=timing,
@@ -256,6 +271,11 @@ class StageHandlers:
             times = utc_time(entered), utc_time(time.time()), round(seconds, 6)
             replica = self.metrics.fixed[0]
             self.access_log.write(AccessLogEntry(*times, status, request_id, replica, reason, stages, session, tokens))
+
+
+def _can_be_cached(intent_request: IntentRequest) -> bool:
+    """A text by itself: with a session its answer depends on the history."""
+    return intent_request.text is not None and intent_request.session is None
 
 
 def _session_use(context: RequestContext) -> SessionUse | None:

@@ -33,7 +33,7 @@ PASSWORD_VARIABLE = "LATDOCTOR_REDIS_PASSWORD"  # noqa: S105 - the name of the v
 KEY_PREFIX = "latdoctor:session:"
 _CONNECTIONS = 16
 _MOST_TURNS = 1000  # read of a conversation
-_ADMIN_SECONDS = 2.0  # of a change of the store's own settings
+_ADMIN_SECONDS = 1.0  # of a reply about the store itself, which no request waits for
 
 # KEYS[1] the conversation; ARGV: tag of the last turn that the writer knows (empty: none), milliseconds to live, turns
 # to drop at the front (-1: all), then the new turns. The reply is empty where it was written, else the tag found.
@@ -125,6 +125,10 @@ class RedisStore:
         )
         self._script = self._client.register_script(_WRITE)
 
+    def configure(self, settings: SessionsConfig) -> None:
+        """Another time to live or compression, from the next write on."""
+        self._settings = settings
+
     def read(self, session: str) -> Conversation | None:
         """None where there is none. Raises StoreError; what is no conversation is deleted."""
         with self._call():
@@ -172,7 +176,7 @@ class RedisStore:
         import redis
 
         try:
-            info: dict[str, Any] = self._client.info()
+            info: dict[str, Any] = self._admin.info()
         except redis.RedisError as error:
             raise StoreError(_failure(error), str(error)) from error
         return StoreFigures(

@@ -113,12 +113,15 @@ class SessionLevels:
 
     def configure(self, settings: SessionsConfig) -> None:
         """Raises UsageError where the store does not accept a setting: then nothing has changed."""
-        before, replaced = self._settings, self._redis
+        before, replaced = self._settings, None
         if _connection(before) != _connection(settings):
+            replaced = self._redis
             self._connect(settings)  # requests in progress end with the store they began with
-        else:
-            replaced = None
+            if before.redis_address != settings.redis_address:
+                self._own_limit = None
+        elif self._redis is not None:
             self._limit(settings)
+            self._redis.configure(settings)
         self._settings = settings
         self._breaker.configure(settings.store_breaker_failures, settings.store_breaker_open_ms / 1000)
         with self._lock:
@@ -151,10 +154,10 @@ class SessionLevels:
         now = self._clock()
         current = self._process.read(opened.name, now)
         turns = opened.conversation.turns if opened.conversation else ()
-        if current is not None and current.last.number >= new.number:
-            if opened.verified:
-                self._observer.superseded()
-                return None  # a later request of the session was answered first, and had this turn in its transcript
+        if current is not None and opened.verified and _is_in(new, current):
+            self._observer.superseded()
+            return None
+        if current is not None and not opened.verified and current.last.number >= new.number:
             turns, new = current.turns, Turn(current.last.number + 1, new.digest, new.tokens)
         conversation, trimmed = windowed((*turns, new), self._settings.window_turns, self._max_tokens)
         self.trimmed_turns += trimmed
@@ -250,8 +253,10 @@ class SessionLevels:
             if conflict is None:
                 return
             if opened.verified and conflict.number >= conversation.last.number:
-                self._observer.superseded()
-                return
+                current = store.read(opened.name)
+                if current is not None and _is_in(conversation.last, current):
+                    self._observer.superseded()
+                    return
             if not opened.verified and conflict.number >= 0:
                 current = store.read(opened.name)
                 before, last = current.turns if current else (), conversation.last
@@ -275,7 +280,6 @@ class SessionLevels:
 
     def _connect(self, settings: SessionsConfig) -> None:
         self._redis = redis_store(settings, self._observer)
-        self._own_limit = None
 
     def _limit(self, settings: SessionsConfig) -> None:
         """Overrides maxmemory, or restores it. Raises UsageError."""
@@ -290,12 +294,11 @@ class SessionLevels:
         self._redis.set_limit(int(settings.store_limit_mib * _MIB) or self._own_limit)
 
 
+def _is_in(turn: Turn, current: Conversation) -> bool:
+    """Whether a later request of the session was answered first: it had this turn in its transcript."""
+    return current.last.number >= turn.number and any(one.digest == turn.digest for one in current.turns)
+
+
 def _connection(settings: SessionsConfig) -> tuple[object, ...]:
     """What a connection depends on; the rest of the settings is read at each call."""
-    return (
-        settings.store,
-        settings.redis_address,
-        settings.store_timeout_ms,
-        settings.ttl_s,
-        settings.compress_bytes,
-    )
+    return settings.store, settings.redis_address, settings.store_timeout_ms
