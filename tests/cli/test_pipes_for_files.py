@@ -80,7 +80,7 @@ def test_a_diagnosis_out_of_a_pipe_is_read_to_its_end() -> None:
     with piped(Path("found.json"), "{}") as pipe:
         outcome = run(["remediate", "--from", pipe, "--server", "http://127.0.0.1:9"])
     assert outcome.code == 2
-    assert "found.json: not a diagnosis" in outcome.err
+    assert "found.json: neither a diagnosis nor a forecast" in outcome.err
 
 
 def test_half_of_a_diagnosis_is_none(monkeypatch: pytest.MonkeyPatch) -> None:

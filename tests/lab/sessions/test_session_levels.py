@@ -29,9 +29,9 @@ NOW = 100.0
 class Replica:
     """The session levels of one server, with its counters."""
 
-    def __init__(self, config: SessionsConfig, clock: Callable[[], float] = lambda: NOW) -> None:
+    def __init__(self, config: SessionsConfig, clock: Callable[[], float] = lambda: NOW, max_tokens: int = 512) -> None:
         self.metrics = ServerMetrics("r", "cpu")
-        self.levels = SessionLevels(config, 512, SessionMetrics(self.metrics), threading.Lock(), clock)
+        self.levels = SessionLevels(config, max_tokens, SessionMetrics(self.metrics), threading.Lock(), clock)
 
     def turn(self, session: str, said: list[str], text: str) -> OpenSession:
         """One turn; `said` grows by it."""
@@ -64,6 +64,16 @@ def test_a_conversation_goes_on_at_another_replica(redis_server: RedisServer) ->
     levels = [replica.turn("s", said, text).level for replica, text in ((one, "a b"), (other, "c"), (one, "d"))]
     assert levels == [SessionLevel.NONE, SessionLevel.REDIS, SessionLevel.REDIS]
     assert other.counted("ref_session_reused_tokens_total") == 2
+
+
+def test_turns_made_again_that_do_not_fit_are_not_counted() -> None:
+    replica, said = Replica(SessionsConfig(window_turns=0), max_tokens=4), list[str]()
+    replica.turn("s", said, "a b")
+    said += ["c d e", "f g h", "i j k"]  # answered elsewhere
+    opened = replica.turn("s", said, "l")
+    assert opened.tokens == tuple(text_tokens("i j k"))
+    assert opened.recomputed_tokens == 3
+    assert replica.counted("ref_session_reused_tokens_total") == 0
 
 
 def test_only_the_new_tokens_are_sent(redis_server: RedisServer) -> None:

@@ -204,14 +204,17 @@ class SessionLevels:
             return None  # nothing of it is in the window any more
         conversation = reconciled.conversation
         missing = conversation.turns[len(found.turns) :]
-        again = sum(len(turn.tokens) for turn in missing)
         if missing:
             conversation, _ = windowed(conversation.turns, window, self._max_tokens)
+        again = conversation.turns[-len(missing) :] if missing else ()  # the window may have dropped some of them
         return OpenSession(
-            *(session, level, conversation, stored),
+            session,
+            level,
+            conversation,
+            stored,
             verified=True,
             behind=reconciled.behind,
-            recomputed_tokens=again,
+            recomputed_tokens=sum(len(turn.tokens) for turn in again),
         )
 
     def _unchecked(self, session: str) -> OpenSession:
