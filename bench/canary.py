@@ -29,12 +29,12 @@ from msgspec import Struct
 from bench.harness import arguments, log, markdown, print_result
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.load_balancing import RouterConfig
-from latdoctor.lab.server.model_registry import add_version
-from latdoctor.lab.server.probe_set import ProbeRequest, write_probe_set
 from latdoctor.lab.server.serve_replicas import RouterOptions, serve_router
 from latdoctor.lab.server.sleeping_model import ARCHITECTURE, INTENTS, SleepingVersion
 from latdoctor.lab.server.supervisor import ReplicaCommand, SupervisorTimeouts, free_ports
 from latdoctor.lab.server.tokenizer import text_tokens
+from latdoctor.lab.server.versions.model_registry import add_version
+from latdoctor.lab.server.versions.probe_set import ProbeRequest, write_probe_set
 
 TOKEN = "of-this-benchmark"  # noqa: S105 - guards nothing
 REPLICAS = 3

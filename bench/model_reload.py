@@ -26,7 +26,7 @@ from latdoctor.lab.admin_client import AdminRefusedError
 from latdoctor.lab.faults.model_files import ModelDamage, damage_version
 from latdoctor.lab.processes import ServerProcess
 from latdoctor.lab.server.config import ModelSettings, ServerConfig, patched
-from latdoctor.lab.server.model_registry import add_version
+from latdoctor.lab.server.versions.model_registry import add_version
 
 CLIENTS = 8
 PAUSE = 0.2  # seconds between two reloads
@@ -58,7 +58,7 @@ def registry_of(folder: Path) -> list[str]:
     import torch
 
     from latdoctor.lab.server.intent_model import INTENTS
-    from latdoctor.lab.server.network_weights import drawn_weights
+    from latdoctor.lab.server.versions.network_weights import drawn_weights
 
     good = [f"v{number}" for number in range(1, VERSIONS + 1)]
     for version in (*good, *ModelDamage):

@@ -27,7 +27,7 @@ from latdoctor.http.client import HttpRequest, HttpResponse, send_request
 from latdoctor.lab.metrics_snapshot import scrape
 from latdoctor.lab.processes import ServerProcess
 from latdoctor.lab.server.config import ServerConfig, patched
-from latdoctor.lab.server.model_registry import add_version
+from latdoctor.lab.server.versions.model_registry import add_version
 
 RELOADS = 5  # of each replica
 ANSWERS = 20
@@ -105,7 +105,7 @@ def main(given: Sequence[str] | None = None) -> int:
 
     from latdoctor.lab.server.intent_model import INTENTS
     from latdoctor.lab.server.network import POSITIONS
-    from latdoctor.lab.server.network_weights import drawn_weights
+    from latdoctor.lab.server.versions.network_weights import drawn_weights
 
     with tempfile.TemporaryDirectory(prefix="latdoctor-registry-") as folder:
         registry = Path(folder)

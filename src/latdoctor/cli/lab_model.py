@@ -35,7 +35,7 @@ def add(
     """
     from latdoctor.cli.lab import need_extra
     from latdoctor.errors import OperationError, UsageError
-    from latdoctor.lab.server.model_registry import add_version
+    from latdoctor.lab.server.versions.model_registry import add_version
     from latdoctor.regular_file import read_regular
 
     need_extra()
@@ -62,7 +62,7 @@ def _drawn(version: str, layers: int, width: int, dtype: str) -> bytes:
 
     from latdoctor.lab.server.intent_model import INTENTS
     from latdoctor.lab.server.network import POSITIONS
-    from latdoctor.lab.server.network_weights import drawn_weights
+    from latdoctor.lab.server.versions.network_weights import drawn_weights
 
     of = {"fp32": torch.float32, "bf16": torch.bfloat16}[dtype]
     return drawn_weights(version, layers=layers, width=width, intents=len(INTENTS), positions=POSITIONS, dtype=of)
@@ -80,7 +80,7 @@ def list_(registry: Registry) -> None:
 
     from latdoctor.cli.console import result_console
     from latdoctor.cli.lab import need_extra
-    from latdoctor.lab.server.model_registry import registered_versions
+    from latdoctor.lab.server.versions.model_registry import registered_versions
 
     need_extra()
     table = Table("version", "added (UTC)", "bytes", "SHA-256", "format", "state", box=None, pad_edge=False)

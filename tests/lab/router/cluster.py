@@ -14,13 +14,13 @@ import aiohttp
 
 from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server import router_admin
-from latdoctor.lab.server.canary_controller import CanaryController
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.router import Router
 from latdoctor.lab.server.serve_replicas import Agent, running
 from latdoctor.lab.server.supervisor import ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
-from latdoctor.lab.server.version_rollout import VersionRollout
+from latdoctor.lab.server.versions.canary_controller import CanaryController
+from latdoctor.lab.server.versions.version_rollout import VersionRollout
 
 DEADLINE = 30.0  # for a test that hangs; nothing is measured by it
 STUB = str(Path(__file__).with_name("stub_replica.py"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from latdoctor.lab.server.model_registry import MANIFEST, WEIGHTS, RefusalCode
+from latdoctor.lab.server.versions.model_registry import MANIFEST, WEIGHTS, RefusalCode
 
 
 class ModelDamage(StrEnum):

@@ -28,7 +28,7 @@ from latdoctor.lab.server.load_balancing import Policy, RouterConfig, Weight
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.router_admin import replica_errors
 from latdoctor.lab.server.supervisor import Supervisor
-from latdoctor.lab.server.version_rollout import VersionRollout
+from latdoctor.lab.server.versions.version_rollout import VersionRollout
 
 
 class _WeightsCommand(Struct, frozen=True, forbid_unknown_fields=True):

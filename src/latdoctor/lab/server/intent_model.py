@@ -19,7 +19,6 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import ModelSettings
 from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory.pool_interface import MemoryPool
-from latdoctor.lab.server.model_weights import VerifiedWeights, load_weights
 from latdoctor.lab.server.network import (
     BACKENDS,
     BATCHES,
@@ -37,9 +36,10 @@ from latdoctor.lab.server.network import (
     layers_of,
     resolve_precision,
 )
-from latdoctor.lab.server.network_weights import loaded_encoder
 from latdoctor.lab.server.standby_model import Predictions
 from latdoctor.lab.server.tokenizer import VOCABULARY
+from latdoctor.lab.server.versions.model_weights import VerifiedWeights, load_weights
+from latdoctor.lab.server.versions.network_weights import loaded_encoder
 
 INTENTS = (
     "order-status",

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
-from latdoctor.lab.server.model_registry import RefusalCode
 from latdoctor.lab.server.schedulers.batch import Batch
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.standby_model import ModelLoad
+from latdoctor.lab.server.versions.model_registry import RefusalCode
 from latdoctor.load.mix import BODY_SIZES, SECONDS, body_size
 
 SIZES = (*map(float, range(1, 33)), 48.0, 64.0, 128.0)

@@ -27,7 +27,7 @@ from latdoctor.lab.server import intent_request
 from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, RequestRefused, Unavailable
 from latdoctor.lab.server.intent_request import MODEL_VERSION_HEADER
 from latdoctor.lab.server.replica_pool import Replica, ReplicaPool, ReplicaState
-from latdoctor.lab.server.version_metrics import VersionMetrics
+from latdoctor.lab.server.versions.version_metrics import VersionMetrics
 
 MAX_ANSWER_BYTES = 1 << 20
 OK = 200

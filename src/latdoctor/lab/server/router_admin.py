@@ -25,13 +25,13 @@ from starlette.routing import BaseRoute
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.admin_http import AdminGuard, json_response, read_json
-from latdoctor.lab.server.canary_controller import CanaryController
 from latdoctor.lab.server.errors import BadRequest
 from latdoctor.lab.server.load_balancing import digest, patched_router_config
-from latdoctor.lab.server.probe_set import read_probe_set
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.supervisor import Supervisor
-from latdoctor.lab.server.version_rollout import VersionRollout
+from latdoctor.lab.server.versions.canary_controller import CanaryController
+from latdoctor.lab.server.versions.probe_set import read_probe_set
+from latdoctor.lab.server.versions.version_rollout import VersionRollout
 from latdoctor.sanitize import clean
 
 

@@ -17,14 +17,14 @@ from latdoctor.errors import OperationError
 from latdoctor.lab.hardened_http_server import HttpServer, stop_event
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
-from latdoctor.lab.server.canary_controller import CanaryController
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState, ReplicaStatus
 from latdoctor.lab.server.router import Router
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
 from latdoctor.lab.server.supervisor import CommandOf, ReplicaCommand, Supervisor, SupervisorTimeouts, free_ports
-from latdoctor.lab.server.version_rollout import VersionRollout
+from latdoctor.lab.server.versions.canary_controller import CanaryController
+from latdoctor.lab.server.versions.version_rollout import VersionRollout
 
 # Extension attached at the start of a router; its routes require the token.
 Agent = Callable[[ReplicaPool, Supervisor, str], Sequence[BaseRoute]]

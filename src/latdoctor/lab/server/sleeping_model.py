@@ -27,10 +27,10 @@ from latdoctor.lab.server.memory.pool_interface import (
     OutOfMemory,
     Shape,
 )
-from latdoctor.lab.server.model_registry import ModelRefused, RefusalCode
-from latdoctor.lab.server.model_weights import VerifiedWeights, load_weights
 from latdoctor.lab.server.profiler import ProfileOptions
 from latdoctor.lab.server.standby_model import Predictions
+from latdoctor.lab.server.versions.model_registry import ModelRefused, RefusalCode
+from latdoctor.lab.server.versions.model_weights import VerifiedWeights, load_weights
 
 if TYPE_CHECKING:
     import torch

@@ -19,7 +19,8 @@ from latdoctor.lab.faults.model_files import REFUSED_AS, ModelDamage, damage_ver
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings
 from latdoctor.lab.server.intent_model import INTENTS, IntentModel
 from latdoctor.lab.server.memory import build
-from latdoctor.lab.server.model_registry import (
+from latdoctor.lab.server.sleeping_model import ARCHITECTURE, SleepingVersion
+from latdoctor.lab.server.versions.model_registry import (
     MANIFEST,
     WEIGHTS,
     ModelRefused,
@@ -28,9 +29,8 @@ from latdoctor.lab.server.model_registry import (
     read_manifest,
     registered_versions,
 )
-from latdoctor.lab.server.model_weights import load_weights
-from latdoctor.lab.server.network_weights import drawn_weights
-from latdoctor.lab.server.sleeping_model import ARCHITECTURE, SleepingVersion
+from latdoctor.lab.server.versions.model_weights import load_weights
+from latdoctor.lab.server.versions.network_weights import drawn_weights
 
 DIMENSIONS = {"layers": 1, "width": 32, "intents": len(INTENTS), "positions": 64}
 INPUTS = [[5, 6, 7], [8, 9, 10, 11]]
@@ -199,7 +199,7 @@ def test_shared_weights_that_were_damaged_in_memory_are_copied_anew(registry: Pa
 LEFT_BEHIND = """
 import os, signal, sys
 from pathlib import Path
-from latdoctor.lab.server.model_weights import load_weights
+from latdoctor.lab.server.versions.model_weights import load_weights
 kept = load_weights(Path(sys.argv[1]), "v1", "shared", Path(sys.argv[2]))
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Literal
 
 from latdoctor.errors import OperationError
-from latdoctor.lab.server.model_registry import (
+from latdoctor.lab.server.versions.model_registry import (
     ModelManifest,
     ModelRefused,
     RefusalCode,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from latdoctor.lab.server.canary_judgement import MARGINS, Criterion, Decision, judge
+from latdoctor.lab.server.versions.canary_judgement import MARGINS, Criterion, Decision, judge
 from latdoctor.shares import Share, difference
 
 counts = st.integers(0, 3000).flatmap(lambda total: st.integers(0, total).map(lambda bad: Share(bad, total)))

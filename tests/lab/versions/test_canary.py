@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server import canary_controller
-from latdoctor.lab.server.canary_judgement import Decision
 from latdoctor.lab.server.load_balancing import CanarySplit, RouterConfig, SplitBy
-from latdoctor.lab.server.probe_set import ProbeRequest, read_probe_set, write_probe_set
+from latdoctor.lab.server.versions import canary_controller
+from latdoctor.lab.server.versions.canary_judgement import Decision
+from latdoctor.lab.server.versions.probe_set import ProbeRequest, read_probe_set, write_probe_set
 from tests.lab.router.cluster import TOKEN, Cluster, cluster, run
 
 LET_IN = {"authorization": f"Bearer {TOKEN}", "content-type": "application/json", "if-match": "*"}

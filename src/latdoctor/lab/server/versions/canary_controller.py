@@ -20,13 +20,13 @@ from prometheus_client import CollectorRegistry, Counter
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.errors import LatdoctorError, UsageError
-from latdoctor.lab.server.canary_judgement import Criterion, Decision, Judgement, ShareComparison, judge
 from latdoctor.lab.server.errors import RequestRefused
 from latdoctor.lab.server.load_balancing import RouterConfig
-from latdoctor.lab.server.probe_set import ProbeRequest, read_probe_set
 from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState, ReplicaStatus
-from latdoctor.lab.server.version_metrics import VersionMetrics
-from latdoctor.lab.server.version_rollout import VersionRollout
+from latdoctor.lab.server.versions.canary_judgement import Criterion, Decision, Judgement, ShareComparison, judge
+from latdoctor.lab.server.versions.probe_set import ProbeRequest, read_probe_set
+from latdoctor.lab.server.versions.version_metrics import VersionMetrics
+from latdoctor.lab.server.versions.version_rollout import VersionRollout
 from latdoctor.shares import Share
 
 TICK = 0.5  # seconds between two looks
