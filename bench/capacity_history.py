@@ -10,22 +10,15 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from bench.capacity import SETTINGS, SLO, measured, served
 from bench.harness import log, markdown
+from bench.prometheus_process import prometheus
 from latdoctor.errors import OperationError
-from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
@@ -36,30 +29,6 @@ _SHARES = (0.13, 0.27, 0.4, 0.53, 0.67, 0.8, 0.93, 1.0, 0.87, 0.6, 0.33)  # of t
 _ANSWERED = (0, 4)  # exit codes with an answer
 
 
-@contextmanager
-def prometheus(page: str) -> Iterator[str]:
-    """The address of a Prometheus that scrapes this page."""
-    binary = shutil.which("prometheus", path=os.environ.get("LATDOCTOR_PROMETHEUS") or None)
-    if binary is None:
-        raise OperationError("no Prometheus here", next_step="install it, or name its folder in LATDOCTOR_PROMETHEUS")
-    (port,) = free_ports(1)
-    with tempfile.TemporaryDirectory(prefix="latdoctor-prometheus-") as folder:
-        jobs = f"[{{job_name: server, static_configs: [{{targets: ['{urlsplit(page).netloc}']}}]}}]"
-        config = Path(folder) / "prometheus.yml"
-        config.write_text(f"global: {{scrape_interval: {_SCRAPE:g}s}}\nscrape_configs: {jobs}\n")
-        command = [binary, f"--config.file={config}", f"--storage.tsdb.path={folder}/data"]
-        with (
-            (Path(folder) / "log").open("wb") as written,
-            subprocess.Popen(
-                [*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=written, stderr=written
-            ) as one,
-        ):
-            try:
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                one.terminate()
-
-
 def estimated(name: str, limit: float, reach: float) -> dict[str, Any]:
     """What `capacity history` says of a server after load up to this share of its limit."""
     arguments, long_share = SETTINGS[name]
@@ -67,7 +36,7 @@ def estimated(name: str, limit: float, reach: float) -> dict[str, Any]:
     phases = tuple(
         LoadPhase(f"{number}", _PHASE, Poisson(limit * reach * share), mix) for number, share in enumerate(_SHARES)
     )
-    with served(arguments) as address, prometheus(address) as server:
+    with served(arguments) as address, prometheus(address, "server", _SCRAPE) as server:
         time.sleep(3 * _SCRAPE)
         began = time.time()
         run_load(LoadPlan(phases, seed=7, timeout_s=10.0), address)

@@ -16,22 +16,20 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 from msgspec import Struct
 
 from bench.harness import arguments, log, markdown, print_result
+from bench.prometheus_process import prometheus
 from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.errors import OperationError
 from latdoctor.evaluation.cluster.cluster_run import SETTINGS
@@ -44,7 +42,6 @@ from latdoctor.lab.cluster.images import REFERENCE_SLOW
 from latdoctor.lab.cluster.manifests import ServiceSpec
 from latdoctor.lab.cluster.reference_pod import PORT
 from latdoctor.lab.real.server_definition import ROOT_VARIABLE, find_server
-from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
@@ -209,11 +206,14 @@ def _measured(row: Row, kubeconfig: Path) -> Measured:
     api = ClusterApi(Login(kubeconfig))
     spec = row.service
     try:
-        with DeployedService(api, kubeconfig, spec) as deployed, _prometheus(deployed.router) as prometheus:
+        with (
+            DeployedService(api, kubeconfig, spec) as deployed,
+            prometheus(deployed.router, "router", _SCRAPE) as url,
+        ):
             if row.most:
                 scaler = manifests.autoscaler(spec, RATE, "12", row.replicas, row.most)
                 api.create(deployed.path("horizontalpodautoscalers"), scaler)
-            return _remediated(row, FaultSite(api, spec), deployed.router, prometheus, kubeconfig)
+            return _remediated(row, FaultSite(api, spec), deployed.router, url, kubeconfig)
     finally:
         api.close()
 
@@ -313,30 +313,6 @@ def _queried(prometheus: str, query: str) -> float:
     """The value of `query` now; NaN where there is none."""
     found = httpx.get(f"{prometheus}/api/v1/query", params={"query": query}, timeout=5.0).json()["data"]["result"]
     return float(found[0]["value"][1]) if found else float("nan")
-
-
-@contextmanager
-def _prometheus(router: str) -> Iterator[str]:
-    """The URL of a Prometheus that scrapes `router`."""
-    binary = shutil.which("prometheus", path=os.environ.get("LATDOCTOR_PROMETHEUS") or None)
-    if binary is None:
-        raise OperationError("no Prometheus here", next_step="install it, or name its folder in LATDOCTOR_PROMETHEUS")
-    (port,) = free_ports(1)
-    with tempfile.TemporaryDirectory(prefix="latdoctor-prometheus-") as folder:
-        jobs = f"[{{job_name: router, static_configs: [{{targets: ['{urlsplit(router).netloc}']}}]}}]"
-        config = Path(folder) / "prometheus.yml"
-        config.write_text(f"global: {{scrape_interval: {_SCRAPE:g}s}}\nscrape_configs: {jobs}\n")
-        command = [binary, f"--config.file={config}", f"--storage.tsdb.path={folder}/data"]
-        with (
-            (Path(folder) / "log").open("wb") as written,
-            subprocess.Popen(
-                [*command, f"--web.listen-address=127.0.0.1:{port}"], stdout=written, stderr=written
-            ) as running,
-        ):
-            try:
-                yield f"http://127.0.0.1:{port}"
-            finally:
-                running.terminate()
 
 
 def _table(measured: Sequence[Measured]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def measurement_text(found: CapacityMeasurement) -> str:
 
 
 def history_text(found: CapacityMeasurement) -> str:
-    """The limit as far as the history shows it, what was seen, and what to do next."""
+    """The limit as far as the history shows it, the highest rate observed, and what to do next."""
     objective, history = f"P{found.attainment * 100:g} ≤ {format_value(found.slo, 'time')}", found.history
     if history is None:
         return measurement_text(found)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from latdoctor.cli.named_values import named_values
 from latdoctor.cli.options import OutputFormat, OutputOption
 from latdoctor.planning.comparison.effect import ComparisonVerdict, Quantity
 
@@ -59,7 +60,6 @@ def compare(
 
     Exit codes: 0 better, or no difference shown · 1 a server does not answer · 2 usage · 3 worse · 4 inconclusive.
     """
-    from latdoctor.cli.compare_settings import parse_values
     from latdoctor.cli.comparison_text import comparison_text
     from latdoctor.cli.lab import FOR_LOAD, need_extra
     from latdoctor.errors import UsageError
@@ -67,7 +67,7 @@ def compare(
     from latdoctor.planning.comparison.live import LiveSettings
 
     need_extra((*FOR_LOAD, "scipy"), "plan")
-    settings = parse_values(values or ())
+    settings = named_values(values or ())
     if bool(b) == bool(settings):
         raise UsageError("needs either a second side or --set", next_step="latdoctor compare A B")
     are_servers = {one.startswith(("http://", "https://")) for one in (a, b or a)}

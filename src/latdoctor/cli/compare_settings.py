@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,17 +14,6 @@ if TYPE_CHECKING:
 
 TakeTurn = Callable[[int], None]  # puts the setting of this side (0: as it is, 1: with the values) into effect
 _TIMEOUT = 10.0  # seconds, of one change
-
-
-def parse_values(texts: Sequence[str]) -> dict[str, str]:
-    """`NAME=VALUE` texts. Raises UsageError."""
-    found: dict[str, str] = {}
-    for text in texts:
-        name, equals, value = text.partition("=")
-        if not equals or not name or name in found:
-            raise UsageError(f"must be NAME=VALUE, each name once (got {text!r})", where="--set")
-        found[name] = value
-    return found
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from latdoctor.cli.configured_target import settings_of
 from latdoctor.cli.console import notice, notice_console, result_console
 from latdoctor.cli.diagnosed_target import undiagnosed
 from latdoctor.cli.interrupt import stoppable
+from latdoctor.cli.named_values import named_values
 from latdoctor.cli.notifier import notifying
 from latdoctor.cli.options import SourceOptions
 from latdoctor.cli.plan_files import load_plan, save_plan
@@ -102,7 +103,7 @@ def remediate(sources: SourceOptions, options: RemediateOptions) -> int:
             return _refused(refusal, options)
         plans = (saved,)
     else:
-        given = _settings(options)
+        given = named_values(options.settings)
         basis = run_basis(
             options.playbook,
             options.basis,
@@ -330,17 +331,6 @@ def _unfinished(plans: Sequence[Plan]) -> tuple[str, ...]:
         return ("",) * len(plans)
     found = (run_history.unfinished(known, plan.target) for plan in plans)
     return tuple(run.id if run else "" for run in found)
-
-
-def _settings(options: RemediateOptions) -> Mapping[str, str]:
-    """Raises UsageError."""
-    found: dict[str, str] = {}
-    for text in options.settings:
-        name, equals, value = text.partition("=")
-        if not equals or not name or name in found:
-            raise UsageError(f"must be NAME=VALUE, each name once (got {text!r})", where="--set")
-        found[name] = value
-    return found
 
 
 def _saved(options: RemediateOptions, path: Path) -> Plan:

@@ -15,6 +15,7 @@ from latdoctor.planning.capacity.queue_model import (
     SHARES,
     ClosedLevel,
     Discipline,
+    LimitSearch,
     QueueModel,
     closed_latencies,
     fit_model,
@@ -67,7 +68,7 @@ def test_several_processors_have_the_waiting_of_erlang_c() -> None:
 @given(st.floats(0.05, 0.5), st.sampled_from([1.0, 3.0, math.inf]))
 def test_a_looser_objective_allows_no_lower_rate(slo: float, width: float) -> None:
     model = one_processor(EXPONENTIAL, width)
-    strict, loose = (model.limit(within, 0.99, requests=1000) for within in (slo, slo * 1.5))
+    strict, loose = (model.limit(within, 0.99, LimitSearch(requests=1000)) for within in (slo, slo * 1.5))
     assert strict <= loose * 1.001
     assert loose <= SPEED * 1.05
 

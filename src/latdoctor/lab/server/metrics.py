@@ -103,9 +103,9 @@ class ServerMetrics:
         self._by_version = self.family("ref_latency_by_version_seconds", _FROM_TO, ("model_version",), SECONDS)
 
     def _loads(self) -> None:
-        self.model_reloads = self.counter("ref_model_reloads", "Versions that were loaded and put in service")
+        self.model_reloads = self.counter("ref_model_reloads", "Versions that were loaded and deployed")
         self.model_refusals = self.split_counter(
-            "ref_model_reloads_refused", "Versions that were not put in service, by why", "reason", tuple(RefusalCode)
+            "ref_model_reloads_refused", "Versions that were not deployed, by why", "reason", tuple(RefusalCode)
         )
         self.model_load_seconds = self.histogram(
             "ref_model_load_seconds", "From the order to load a version to its service, or its refusal", SECONDS

@@ -54,7 +54,7 @@ COUNTERS = {
     "ref_compile_seconds_total": "Time spent on that",
     "ref_process_cpu_seconds_total": "Processor time of the process, all of its threads",
     "ref_worker_restarts_total": "Workers that were lost and replaced",
-    "ref_model_version_changes_total": "Times another version of the model was put in service",
+    "ref_model_version_changes_total": "Times another version of the model was deployed",
     "ref_session_trimmed_turns_total": "Turns of conversations that their window dropped",
 }
 _OURS = "of the buffers that the server takes (inputs, padded batches); torch's own temporaries are not among them"

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from latdoctor.load.latencies import quantile
 from latdoctor.planning.capacity.load_window import LoadWindow
-from latdoctor.planning.capacity.queue_model import Discipline, QueueModel
+from latdoctor.planning.capacity.queue_model import Discipline, LimitSearch, QueueModel
 
 _REQUESTS = 1200  # of a simulation
 _LIMIT_REQUESTS, _LIMIT_STEPS = 3000, 9  # of the search for a limit: to 0.2 % of the capacity
@@ -119,9 +119,11 @@ def fit_history(bins: Sequence[LoadBin], slo: float, attainment: float, seed: in
     def closest(observed: Sequence[LoadBin]) -> _Shape:
         return min(predicted, key=lambda shape: _misfit(predicted[shape], observed))
 
+    search = LimitSearch(seed, _LIMIT_REQUESTS, _LIMIT_STEPS, highest=1.0)
+
     @lru_cache(None)
     def limit(shape: _Shape) -> float:
-        return _limit(shape.model(sizes), slo, attainment, seed)
+        return shape.model(sizes).limit(slo, attainment, search)
 
     chosen, rng = closest(bins), Random(seed)  # noqa: S311 - repeatable, no secret
     drawn = sorted(limit(closest([_resampled(one, rng) for one in bins])) for _ in range(_RESAMPLES))
@@ -129,17 +131,6 @@ def fit_history(bins: Sequence[LoadBin], slo: float, attainment: float, seed: in
     low, high = drawn[round(0.025 * len(drawn))], drawn[round(0.975 * len(drawn)) - 1]
     error = math.sqrt(_misfit(predicted[chosen], bins) / len(bins))
     return FittedModel(chosen.model(sizes), chosen.alone, found, (min(low, found), max(high, found)), error)
-
-
-def _limit(model: QueueModel, slo: float, attainment: float, seed: int) -> float:
-    low, high = 0.0, model.capacity
-    for _ in range(_LIMIT_STEPS):
-        middle = (low + high) / 2
-        if model.attainment(middle, slo, seed, _LIMIT_REQUESTS) >= attainment:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _resampled(one: LoadBin, rng: Random) -> LoadBin:

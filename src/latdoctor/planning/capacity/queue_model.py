@@ -45,6 +45,18 @@ class Discipline(StrEnum):
     BATCHES = "batches"
 
 
+class LimitSearch(Struct, frozen=True):
+    """How a limit is searched for: by `steps` halvings up to `highest` times the capacity, with so many requests."""
+
+    seed: int = 0
+    requests: int = _REQUESTS
+    steps: int = _STEPS
+    highest: float = 1.05  # a short simulation may end before the queue is long
+
+
+LIMIT_SEARCH = LimitSearch()
+
+
 class QueueModel(Struct, frozen=True):
     """`speeds`: X(n) at each measured n, between which it is interpolated; it stays the same above the last.
 
@@ -94,12 +106,12 @@ class QueueModel(Struct, frozen=True):
         took = self.latencies(rate, seed, requests)
         return sum(one <= slo for one in took) / len(took)
 
-    def limit(self, slo: float, wanted: float, seed: int = 0, requests: int = _REQUESTS) -> float:
+    def limit(self, slo: float, wanted: float, search: LimitSearch = LIMIT_SEARCH) -> float:
         """The highest rate at which the share `wanted` of requests is within `slo` seconds; 0: no rate."""
-        low, high = 0.0, self.capacity * 1.05
-        for _ in range(_STEPS):
+        low, high = 0.0, self.capacity * search.highest
+        for _ in range(search.steps):
             middle = (low + high) / 2
-            if self.attainment(middle, slo, seed, requests) >= wanted:
+            if self.attainment(middle, slo, search.seed, search.requests) >= wanted:
                 low = middle
             else:
                 high = middle
