@@ -60,6 +60,30 @@ def test_with_equal_weights_the_chosen_has_the_fewest_in_flight(in_flight: list[
     assert next(one.in_flight for one in among if one.name == chosen) == min(in_flight)
 
 
+@given(
+    loads=st.lists(st.tuples(st.integers(0, 50), st.sampled_from([0.0, 0.5, 1.0, 4.0])), min_size=1, max_size=8),
+    asked=st.integers(1, 20),
+)
+def test_of_two_the_less_loaded_is_chosen_so_never_the_most_loaded(loads: list[tuple[int, float]], asked: int) -> None:
+    balancer = build(Policy("power-of-two"), 0)
+    among = [Candidate(f"r{n}", weight, in_flight, 1e9) for n, (in_flight, weight) in enumerate(loads)]
+    able = {one.name: (one.in_flight + 1) / one.weight for one in among if one.weight > 0}
+    worst = [name for name, load in able.items() if load == max(able.values())]
+    for _ in range(asked):
+        chosen = balancer.choose(among)
+        assert (chosen is None) == (not able)
+        assert chosen is None or chosen in able
+        assert len(able) < 2 or len(worst) > 1 or chosen not in worst
+
+
+def test_with_two_choices_equal_replicas_get_about_the_same() -> None:
+    balancer, in_flight = build(Policy("power-of-two"), 0), Counter[str]()
+    for _ in range(4000):  # nothing ends: the fullest is at most a few above the mean (Mitzenmacher 2001)
+        chosen = balancer.choose([Candidate(f"r{n}", 1, in_flight[f"r{n}"], 1e9) for n in range(8)])
+        in_flight[str(chosen)] += 1
+    assert max(in_flight.values()) - min(in_flight.values()) <= 6
+
+
 def test_equally_loaded_ones_are_asked_in_turn() -> None:
     balancer = build(Policy("least-loaded"), 0)
     chosen = Counter(balancer.choose(candidates(1, 1, 1)) for _ in range(9))

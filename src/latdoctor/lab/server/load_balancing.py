@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Annotated, Any, Protocol
@@ -12,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from latdoctor.errors import UsageError
+from latdoctor.lab.server.outlier_ejection import OutlierRule
 
 GROUP = "router."  # prefix of the router's settings on the command line
 
@@ -22,6 +24,7 @@ class Policy(StrEnum):
     ROUND_ROBIN = "round-robin"
     LEAST_LOADED = "least-loaded"
     WEIGHTED = "weighted"
+    POWER_OF_TWO = "power-of-two"
 
 
 Weight = Annotated[float, Meta(ge=0, le=1000)]
@@ -43,14 +46,19 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
     `model_version`: of all replicas; empty: the one that they were started with. `canary_version`: of the last
     `canary_replicas` of them, which get `canary_share` of the requests; empty: no canary. With `canary_judge` the
     canary is promoted or rolled back by itself (`canary_controller`); slow is then what takes longer than
-    `canary_slo_ms` (0: than nineteen of twenty answers of the other version).
+    `canary_slo_ms` (0: than nineteen of twenty answers of the other version). `outlier_…`: the rule of
+    `outlier_ejection`, off by default.
     """
 
     policy: Policy = Policy.LEAST_LOADED
     weights: dict[str, Weight] = {}  # by replica; 1 where none is given
     slow_start_ms: Annotated[float, Meta(ge=0, le=600_000)] = 10_000
     timeout_ms: Annotated[float, Meta(gt=0, le=600_000)] = 30_000  # of one request at one replica
-    sticky: bool = False  # whether a session goes to the same replica for as long as that one is ready
+    sticky: bool = False  # whether a session goes to the same replica for as long as that one is ready and not ejected
+    outlier_failures: Annotated[int, Meta(ge=0, le=1000)] = 0  # in a row, that eject a replica; 0: never
+    outlier_latency_ratio: Annotated[float, Meta(ge=0, le=1000)] = 0  # of its median to the others' that ejects it
+    outlier_ejection_ms: Annotated[float, Meta(ge=1, le=600_000)] = 5000  # the first time; then it grows
+    outlier_share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the replicas that may be ejected at the same time
     model_version: VersionName = ""
     canary_version: VersionName = ""
     canary_share: Annotated[float, Meta(ge=0, le=1)] = 0.1
@@ -59,6 +67,15 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
     canary_judge: bool = False
     canary_slo_ms: Annotated[float, Meta(ge=0, le=600_000)] = 0
     probe_set: Annotated[str, Meta(max_length=4096)] = ""  # a file of texts and their intents: `probe_set`
+
+    @property
+    def outlier_rule(self) -> OutlierRule:
+        return OutlierRule(
+            failures=self.outlier_failures,
+            latency_ratio=self.outlier_latency_ratio,
+            seconds=self.outlier_ejection_ms / 1000,
+            share=self.outlier_share,
+        )
 
     @property
     def by_session(self) -> bool:
@@ -178,8 +195,29 @@ class _LeastLoaded:
         return chosen
 
 
+class _PowerOfTwo:
+    """The less loaded one of two that are drawn (Mitzenmacher 2001): nearly as even as the least loaded of all, and
+    several routers, each with the loads that it knows, do not all choose the same one.
+    """
+
+    def __init__(self, slow_start: float) -> None:
+        self._slow_start = slow_start
+        self._source = random.Random(0)  # noqa: S311 - no secret
+
+    def choose(self, candidates: Sequence[Candidate]) -> str | None:
+        loads = {
+            one.name: (one.in_flight + 1) / weight
+            for one in candidates
+            if (weight := slow_start_weight(one.weight, one.ready_for, self._slow_start)) > 0
+        }
+        drawn = self._source.sample(sorted(loads), min(2, len(loads)))
+        return min(drawn, key=lambda name: loads[name], default=None)
+
+
 def build(policy: Policy, slow_start: float) -> Balancer:
     """The balancer of that policy; `slow_start` in seconds, 0 for none."""
+    if policy is Policy.POWER_OF_TWO:
+        return _PowerOfTwo(slow_start)
     if policy is Policy.LEAST_LOADED:
         return _LeastLoaded(slow_start)
     return _RoundRobin(slow_start, by_weight=policy is Policy.WEIGHTED)

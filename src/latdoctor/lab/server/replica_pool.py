@@ -21,6 +21,7 @@ from latdoctor.lab.server.load_balancing import (
     slow_start_weight,
     sticky_replica,
 )
+from latdoctor.lab.server.outlier_ejection import EjectionReason, OutlierEjection
 
 
 class ReplicaState(StrEnum):
@@ -65,6 +66,8 @@ class ReplicaStatus(Struct, frozen=True):
     weight_share: float  # of its weight, whatever that is
     version: str = ""  # of its model; empty: not known yet
     fresh: bool = False  # the router has not given its process a version yet
+    ejected: EjectionReason | None = None  # None: it is not
+    ejections: dict[EjectionReason, int] = {}  # so far, by why
 
 
 class ReplicaPool:
@@ -89,6 +92,7 @@ class ReplicaPool:
         self._changed = asyncio.Event()
         self.changing = asyncio.Lock()  # held while a configuration is read in order to change it
         self._split = CanarySplit()
+        self._outliers = OutlierEjection()
         self.changes = -1  # of the configuration since the start
         self.configure(config or RouterConfig())
 
@@ -113,6 +117,7 @@ class ReplicaPool:
                 next_step="leave one its weight; null resets a weight to 1",
             )
         self._config = config
+        self._outliers.configure(config.outlier_rule)
         self.changes += 1
         # The canary has a balancer of its own: credits of one group of replicas are nothing to the other.
         self._balancers = [build(config.policy, config.slow_start_ms / 1000) for _ in range(2)]
@@ -120,6 +125,7 @@ class ReplicaPool:
     def choose(self, but: frozenset[str] = frozenset(), session: str | None = None) -> Replica | None:
         """The replica for the next request, except those in `but`; None if none is ready.
 
+        An ejected one only where no other is ready: a slow answer is better than none.
         With sticky sessions, a request of a session goes to the session's replica. During a canary it is one of the
         canary's replicas for the canary's share of the requests; where one of the versions has no replica, the other
         one answers.
@@ -130,6 +136,7 @@ class ReplicaPool:
             for one in self._replicas.values()
             if one.state is ReplicaState.READY and one.name not in but
         ]
+        candidates = [one for one in candidates if self._outliers.reason(one.name) is None] or candidates
         candidates, canary = self._of_version(candidates, session)
         sticky = self._config.sticky and session is not None
         chosen = sticky_replica(session or "", candidates) if sticky else self._balancers[canary].choose(candidates)
@@ -147,6 +154,22 @@ class ReplicaPool:
         if not groups[canary]:
             canary = not canary
         return groups[canary], canary
+
+    def answered(self, name: str, *, failed: bool, seconds: float) -> None:
+        """The replica answered a request after `seconds`, or failed to; that may eject it."""
+        ready = [one.name for one in self._replicas.values() if one.state is ReplicaState.READY]
+        self._outliers.answered(name, self._now(), failed=failed, seconds=seconds, ready=ready)
+
+    def to_probe(self) -> Sequence[str]:
+        """The ejected replicas that are to be tried again now."""
+        due = self._outliers.due(self._now())
+        return [name for name in due if name in self._replicas and self._replicas[name].state is ReplicaState.READY]
+
+    def probed(self, name: str, *, failed: bool, seconds: float) -> None:
+        """The result of a probe; a good one lets the replica in again, with slow start."""
+        if self._outliers.probed(name, self._now(), failed=failed, seconds=seconds) and name in self._replicas:
+            self._replicas[name].ready_since = self._now()
+            self._changed.set()
 
     def serves(self, name: str, version: str, switches: int) -> None:
         """The replica reported this version when it had been switched so many times; an earlier report is ignored."""
@@ -200,6 +223,7 @@ class ReplicaPool:
         """From now on exactly these replicas, all of them ready; requests in flight at others are completed."""
         for name in self._replicas.keys() - urls.keys():
             del self._replicas[name]
+            self._outliers.forget(name)
         for name, url in urls.items():
             if name not in self._replicas or self._replicas[name].url != url.rstrip("/"):
                 self._replicas[name] = Replica(name, url.rstrip("/"), ReplicaState.READY, self._now(), starts=1)
@@ -215,6 +239,7 @@ class ReplicaPool:
     def remove(self, name: str) -> None:
         """The replica is gone, with its weight; requests in flight at it are completed."""
         self._replicas.pop(name, None)
+        self._outliers.forget(name)
         weights = {other: weight for other, weight in self._config.weights.items() if other != name}
         self._config = msgspec.structs.replace(self._config, weights=weights)
         self._changed.set()
@@ -222,6 +247,7 @@ class ReplicaPool:
     def started(self, name: str, pid: int) -> None:
         """Its process runs; it is not ready yet."""
         self._replicas[name].starts += 1
+        self._outliers.forget(name)
         self._replicas[name].version, self._replicas[name].fresh = "", True
         self._set(name, ReplicaState.STARTING, pid)
 
@@ -261,6 +287,8 @@ class ReplicaPool:
                 weight_share=share,
                 version=one.version,
                 fresh=one.fresh,
+                ejected=self._outliers.reason(one.name),
+                ejections={reason: self._outliers.counts[one.name, reason] for reason in EjectionReason},
             )
             for one in self._replicas.values()
         ]
@@ -282,7 +310,8 @@ class ReplicaPool:
 
     def _weight_share(self, one: Replica) -> float:
         ready_for, slow = self._now() - one.ready_since, self._config.slow_start_ms / 1000
-        return slow_start_weight(1.0, ready_for, slow) if one.state is ReplicaState.READY else 0.0
+        takes = one.state is ReplicaState.READY and self._outliers.reason(one.name) is None
+        return slow_start_weight(1.0, ready_for, slow) if takes else 0.0
 
     def _set(self, name: str, state: ReplicaState, pid: int) -> None:
         replica = self._replicas[name]

@@ -31,6 +31,7 @@ from latdoctor.lab.server.versions.version_metrics import VersionMetrics
 
 MAX_ANSWER_BYTES = 1 << 20
 OK = 200
+_SERVER_ERROR = 500
 # About the same steps as on the replicas' own pages: 0.5 ms · 1.5ⁿ, up to a minute.
 SECONDS = tuple(0.0005 * 1.5**step for step in range(30))
 # Replicas close an idle connection after 5 s; one that is about to be closed must not get a request.
@@ -59,12 +60,16 @@ class RouterMetrics:
         self._seconds = self._histogram(
             "ref_router_request_seconds", "From the request's arrival at the router to the replica's answer", "replica"
         )
-        self._up = self._gauge("ref_router_replica_up", "1: takes requests")
+        self._up = self._gauge("ref_router_replica_up", "1: ready to take requests")
         self._in_flight = self._gauge("ref_router_in_flight", "Requests the replica works on")
         self._weight = self._gauge("ref_router_replica_weight", "Its weight as it counts now")
         self._share = self._gauge(
             "ref_router_replica_weight_share",
             "Share of its weight that counts now: below 1 while it is eased in, 0 where it takes nothing",
+        )
+        self._ejected = self._gauge("ref_router_replica_ejected", "1: out of the balancing, as an outlier")
+        self._ejections = self._counter(
+            "ref_router_replica_ejections", "Times it was ejected as an outlier, by why", "replica", "reason"
         )
         self._lost = self._counter("ref_router_replica_lost", "Times its process was lost", "replica")
         self._info = self._gauge(
@@ -78,6 +83,7 @@ class RouterMetrics:
             "ref_router_canary_share", "Share of the requests that goes to the canary", registry=self.registry
         )
         self._counted_losses: Counting[str] = Counting()
+        self._counted_ejections: Counting[tuple[str, str]] = Counting()
         self._statuses: dict[str, set[str]] = {}  # of the answers of each replica
 
     def _counter(self, name: str, message: str, *labels: str) -> Counter:
@@ -115,7 +121,10 @@ class RouterMetrics:
         for gone in self._counted_losses.keys() - names:
             self._lost.remove(gone)
             del self._counted_losses[gone]
-        for gauge in (self._up, self._in_flight, self._weight, self._share, self._info):
+        for gone, reason in [key for key in self._counted_ejections if key[0] not in names]:
+            self._ejections.remove(gone, reason)
+            del self._counted_ejections[gone, reason]
+        for gauge in (self._up, self._in_flight, self._weight, self._share, self._ejected, self._info):
             gauge.clear()
         config = self._pool.config
         self._switches.set(self._pool.version_switches)
@@ -128,6 +137,10 @@ class RouterMetrics:
             self._share.labels(one.name).set(one.weight_share)
             self._lost.labels(one.name).inc(one.losses - self._counted_losses[one.name])
             self._counted_losses[one.name] = one.losses
+            self._ejected.labels(one.name).set(one.ejected is not None)
+            for reason, count in one.ejections.items():
+                self._ejections.labels(one.name, reason).inc(count - self._counted_ejections[one.name, reason])
+                self._counted_ejections[one.name, reason] = count
         return generate_latest(self.registry)
 
 
@@ -228,7 +241,7 @@ class Router:
         tried: frozenset[str] = frozenset()
         session = session_of(body) if self._pool.config.by_session else None
         while (replica := self._pool.choose(tried, session)) is not None:
-            version = replica.version
+            version, began = replica.version, time.monotonic()
             try:
                 with self._pool.in_flight(replica):
                     answer = await self._deliver(replica, request, body)
@@ -238,6 +251,8 @@ class Router:
                 self._pool.unready(replica.name)  # until it answers the supervisor again
                 tried |= {replica.name}
                 continue
+            failed = answer.status_code >= _SERVER_ERROR
+            self._pool.answered(replica.name, failed=failed, seconds=time.monotonic() - began)
             version = answer.headers.get(MODEL_VERSION_HEADER, version)
             self.metrics.answered(replica.name, version, answer.status_code, time.monotonic() - arrived)
             return answer

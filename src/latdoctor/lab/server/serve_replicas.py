@@ -19,6 +19,7 @@ from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.load_balancing import RouterConfig
+from latdoctor.lab.server.outlier_probe import OutlierProbe
 from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState, ReplicaStatus
 from latdoctor.lab.server.router import Router
 from latdoctor.lab.server.serve import DRAIN_SECONDS, GRACE_SECONDS, ServeOptions
@@ -75,7 +76,7 @@ async def serve_router(
             if await _all_ready(pool, options.timeouts.start, stop_requested):
                 for url in (listening.url, *(command.url for command in options.commands)):
                     announce(url)
-                async with running(canary.run()):
+                async with running(canary.run()), running(OutlierProbe(pool).run()):
                     await stop_requested.wait()
                 router.draining = True
                 await asyncio.sleep(options.grace_seconds)
