@@ -268,6 +268,21 @@ def test_saturation_finds_the_capacity_whatever_is_offered() -> None:
     assert found.seconds == pytest.approx(3)
 
 
+def test_deeper_loops_send_texts_that_a_cache_of_prompts_has_not_seen() -> None:
+    sent: list[str] = []
+    texts = Mix(audio_share=0)
+
+    class Kept(OneWorker):
+        async def send(self, content: bytes, request_id: str, attempt: int) -> Reply:
+            sent.append(msgspec.json.decode(content)["text"])
+            return await super().send(content, request_id, attempt)
+
+    for depth in (1, 2, 4, 64):
+        virtually(lambda clock, depth=depth: saturation(plan_of(1, 1), texts, Kept(0.02), clock, 1.0, depth))
+    assert len(sent) > 150
+    assert len({text[:60] for text in sent}) > 0.95 * len(sent)
+
+
 def test_saturating_a_server_that_refuses_ends_and_says_so() -> None:
     async def measured(clock: Callable[[], float]) -> Saturation:
         return await saturation(plan_of(1, 1, timeout_s=1), Mix(), Scripted("429", takes=0.0), clock, 2.0, 8)

@@ -95,6 +95,11 @@ def draw(mix: Mix, rng: Random) -> RequestContent:
     )
 
 
+def with_other_words(ask: RequestContent, by: int) -> RequestContent:
+    """The same request with a text of the same length that begins `by` words further on."""
+    return structs.replace(ask, place=(ask.place + by) % len(_WORDS))
+
+
 class Conversations:
     """The previous turns of each session."""
 

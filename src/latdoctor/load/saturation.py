@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from latdoctor.load.latencies import Latencies
-from latdoctor.load.mix import Conversations, Mix, body, draw
+from latdoctor.load.mix import Conversations, Mix, body, draw, with_other_words
 from latdoctor.load.openloop import Saturation
 from latdoctor.load.outcome import TIMEOUT, Ending, ending_of
 from latdoctor.load.plan import LoadPlan, generator
@@ -14,6 +14,7 @@ from latdoctor.load.request_template import RequestTemplate
 from latdoctor.load.transport import Transport
 
 _RAMP = 0.25  # share of the time in which the queue fills; not measured
+_APART = 641  # words between the texts of two depths
 
 
 class _Tally:
@@ -33,7 +34,8 @@ async def saturation(
 ) -> Saturation:
     """Measure the capacity of a server with a closed loop.
 
-    Keeps `in_flight` requests of `mix` in flight for `seconds`; returns once the last is answered or timed out.
+    Keeps `in_flight` requests of `mix` in flight for `seconds`; returns once the last is answered or timed out. Another
+    depth sends requests of the same lengths with other words, which a cache of prompts has not seen.
     """
     contents = generator(plan.seed, "saturate/mix")
     tally, conversations = _Tally(), Conversations()
@@ -42,7 +44,8 @@ async def saturation(
 
     async def send_requests() -> None:
         while clock() < end:
-            number, ask = tally.next, conversations.joined(draw(mix, contents))
+            ask = with_other_words(draw(mix, contents), in_flight * _APART)
+            number, ask = tally.next, conversations.joined(ask)
             tally.next += 1
             request_id = f"{plan.seed}-saturate-{number}"
             content = body(ask, request_id, 0) if request is None else request.content("", ask)
