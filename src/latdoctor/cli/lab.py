@@ -22,6 +22,10 @@ from latdoctor.cli import (
 
 if TYPE_CHECKING:
     from latdoctor.lab.server import serve_replicas
+    from latdoctor.lab.server.config import ServerConfig
+    from latdoctor.lab.server.edge_group import EdgeAgent
+    from latdoctor.lab.server.edge_nodes import EdgeNodes
+    from latdoctor.lab.server.load_balancing import RouterConfig
     from latdoctor.lab.server.serve import Agent
 
 
@@ -131,6 +135,10 @@ def serve(
     replicas: Annotated[
         int | None, typer.Option("--replicas", min=1, max=32, metavar="N", help="Number of replicas behind a router.")
     ] = None,
+    edge: Annotated[
+        int,
+        typer.Option("--edge", min=0, max=8, metavar="N", help="Edge nodes with a light model; with --replicas."),
+    ] = 0,
     fault_agent: Annotated[
         bool, typer.Option("--fault-agent", help="Let faults be injected through the admin interface.")
     ] = False,
@@ -142,21 +150,20 @@ def serve(
     a token.
 
     With --replicas the router listens on the port, each replica on a free one; their addresses follow the router's, one
-    per line. --set router.KNOB=VALUE changes the router's settings; the access log of replica 0 is FILE.0.
+    per line. --set router.KNOB=VALUE changes the router's settings; the access log of replica 0 is FILE.0. The nodes of
+    --edge answer simple requests before the replicas; --set edge.GROUP.KNOB=VALUE changes their settings.
 
     Exit codes: 0 stopped · 1 the port is not available · 2 usage or an invalid configuration.
     """
     need_extra()
     from latdoctor.lab.server import serve_replicas
     from latdoctor.lab.server.admin_http import admin_token
-    from latdoctor.lab.server.config import load_config
-    from latdoctor.lab.server.load_balancing import parse_router_settings
     from latdoctor.lab.server.serve import ServeOptions
     from latdoctor.lab.server.serve import serve as run
 
-    router, settings = parse_router_settings(set_ or ()) if replicas else (None, set_ or ())
+    server, router, nodes = _configured(config, set_ or (), replicas, edge)
     options = ServeOptions(
-        config=load_config(config, settings),
+        config=server,
         host=host,
         port=port,
         allow_remote=allow_remote,
@@ -166,9 +173,31 @@ def serve(
         agent=_agent() if fault_agent else None,
     )
     if replicas and router:
-        serve_replicas.serve(options, replicas, router, _router_agent() if fault_agent else None)
+        agents = (_router_agent(), _edge_agent()) if fault_agent else (None, None)
+        serve_replicas.serve(options, replicas, router, agents[0], edge=nodes, edge_agent=agents[1])
     else:
         run(options)
+
+
+def _configured(
+    file: Path | None, settings: Sequence[str], replicas: int | None, edge: int
+) -> tuple[ServerConfig, RouterConfig | None, EdgeNodes | None]:
+    """The configuration of the replicas, of the router and of the edge nodes. Raises UsageError, DefinitionError."""
+    from latdoctor.errors import UsageError
+    from latdoctor.lab.server.config import load_config, with_settings
+    from latdoctor.lab.server.edge_nodes import edge_nodes
+    from latdoctor.lab.server.load_balancing import parse_router_settings
+
+    if not replicas:
+        if edge:
+            raise UsageError("--edge needs a router in front of the nodes", next_step="--replicas N")
+        return load_config(file, settings), None, None
+    router, others = parse_router_settings(settings)
+    base = load_config(file)
+    if not edge:
+        return with_settings(base, others), router, None
+    nodes, others = edge_nodes(edge, base, others)
+    return with_settings(base, others), router, nodes
 
 
 def _agent() -> Agent:
@@ -180,5 +209,11 @@ def _agent() -> Agent:
 
 def _router_agent() -> serve_replicas.Agent:
     from latdoctor.lab.faults.router_agent import attach
+
+    return attach
+
+
+def _edge_agent() -> EdgeAgent:
+    from latdoctor.lab.faults.edge_agent import attach
 
     return attach

@@ -14,6 +14,7 @@ import aiohttp
 
 from latdoctor.lab.hardened_http_server import HttpServer
 from latdoctor.lab.server import router_admin
+from latdoctor.lab.server.edge_group import EdgeAgent, EdgeGroup
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaPool
 from latdoctor.lab.server.router import Router
@@ -35,6 +36,7 @@ class Cluster:
     session: aiohttp.ClientSession  # to the router
     router: Router
     canary: CanaryController
+    edge: EdgeGroup | None = None
 
     async def echo(self, body: str = "", **options: Any) -> dict[str, Any]:
         async with self.session.post("/v1/echo", data=body, **options) as answer:
@@ -82,28 +84,38 @@ async def cluster(
     token: str = TOKEN,
     agent: Agent | None = None,
     most: int = 0,
+    edge: tuple[str, ...] = (),
+    edge_agent: EdgeAgent | None = None,
 ) -> AsyncIterator[Cluster]:
-    """Stub replicas of those names, all ready, behind a router that may start up to `most`."""
+    """Stub replicas of those names, all ready, behind a router that may start up to `most`; `edge`: nodes beside."""
     started = commands(*names)
     fleet = ReplicaPool({one.name: one.url for one in started}, config or RouterConfig(slow_start_ms=0))
     supervisor = Supervisor(fleet, started, timeouts, (lambda name: commands(name)[0]) if most else None, most)
     rollout = VersionRollout(fleet, token)
-    async with Router(fleet) as router:
-        also = agent(fleet, supervisor, token) if agent else ()
+    nodes = EdgeGroup(commands(*edge), timeouts) if edge else None
+    async with Router(fleet, edge=nodes.pool if nodes else None) as router:
+        also = [*(agent(fleet, supervisor, token) if agent else ())]
+        also += nodes.routes(token, edge_agent) if nodes else ()
         canary = CanaryController(fleet, rollout, router.metrics.versions, router.metrics.registry)
         app = router.app(*router_admin.routes(fleet, supervisor, token, rollout, canary), *also)
         listening = HttpServer(app, drain_seconds=1)
         await listening.start()
         await supervisor.start()
+        if nodes:
+            await nodes.supervisor.start()
         try:
             async with aiohttp.ClientSession(listening.url) as session:
-                found = Cluster(fleet, supervisor, session, router, canary)
+                found = Cluster(fleet, supervisor, session, router, canary, nodes)
                 await found.ready(*names)
+                if nodes:
+                    await nodes.pool.until(lambda all_: all(one.state == "ready" for one in all_), DEADLINE)
                 async with running(canary.run()):
                     yield found
         finally:
             await listening.stop()
             await supervisor.stop()
+            if nodes:
+                await nodes.supervisor.stop()
 
 
 def run(test: Callable[[], Coroutine[Any, Any, None]]) -> None:

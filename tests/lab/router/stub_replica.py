@@ -3,7 +3,8 @@
 `POST /v1/echo` says who answered and what arrived · `/v1/hold` is never answered · `/v1/busy` is a 429 ·
 `POST /turn/ready`, `/turn/unready` change what `/readyz` says · `/gone` counts the clients that left `/v1/hold`.
 `PATCH /admin/config` changes the version of the model, except to one that begins with `refused` · `/v1/intent` is
-answered as by that version: `slow…` takes its time, `failing…` answers 503 to every third, `wrong…` has wrong intents.
+answered as by that version: `slow…` takes its time, `failing…` answers 503 to every third, `wrong…` has wrong intents,
+`unsure…` a low score.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(503, {"error": "worker-lost"})
             return
         intent = "wrong" if version.startswith("wrong") else "right"
-        said = {"name": NAME, "intent": intent, "model_version": version, "source": "model"}
+        score = 0.1 if version.startswith("unsure") else 0.9
+        said = {"name": NAME, "intent": intent, "score": score, "model_version": version, "source": "model"}
         self.answer(200, said, ("X-Model-Version", version))
 
     def answer(self, status: int, content: object, *headers: tuple[str, str]) -> None:

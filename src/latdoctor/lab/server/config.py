@@ -257,6 +257,11 @@ def load_config(file: Path | None, settings: Sequence[str] = ()) -> ServerConfig
             config = patched(config, texts, strict=False)
         except UsageError as error:
             raise DefinitionError([Problem(str(file), error.what)]) from error
+    return with_settings(config, settings)
+
+
+def with_settings(config: ServerConfig, settings: Sequence[str]) -> ServerConfig:
+    """`config` with settings as `queue.max_requests=500` over it. Raises UsageError."""
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or name not in dict(knobs()):

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from latdoctor.errors import UsageError
+from latdoctor.lab.server.edge_routing import EdgeRule
 from latdoctor.lab.server.outlier_ejection import OutlierRule
 
 GROUP = "router."  # prefix of the router's settings on the command line
@@ -47,7 +48,7 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
     `canary_replicas` of them, which get `canary_share` of the requests; empty: no canary. With `canary_judge` the
     canary is promoted or rolled back by itself (`canary_controller`); slow is then what takes longer than
     `canary_slo_ms` (0: than nineteen of twenty answers of the other version). `outlier_…`: the rule of
-    `outlier_ejection`, off by default.
+    `outlier_ejection`, off by default. `edge_…`: the rule of `edge_routing`.
     """
 
     policy: Policy = Policy.LEAST_LOADED
@@ -59,6 +60,12 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
     outlier_latency_ratio: Annotated[float, Meta(ge=0, le=1000)] = 0  # of its median to the others' that ejects it
     outlier_ejection_ms: Annotated[float, Meta(ge=1, le=600_000)] = 5000  # the first time; then it grows
     outlier_share: Annotated[float, Meta(ge=0, le=1)] = 0.5  # of the replicas that may be ejected at the same time
+    edge_bypass: bool = False  # no request goes to the edge tier, where there is one
+    edge_max_words: Annotated[int, Meta(ge=0, le=10_000)] = 12
+    edge_max_chars: Annotated[int, Meta(ge=0, le=65_536)] = 160
+    edge_confidence: Annotated[float, Meta(ge=0, le=1)] = 0.6  # below it, the centre computes the request
+    edge_max_in_flight: Annotated[int, Meta(ge=0, le=10_000)] = 4  # of a node; beyond, the centre is next; 0: any
+    edge_timeout_ms: Annotated[float, Meta(gt=0, le=600_000)] = 200
     model_version: VersionName = ""
     canary_version: VersionName = ""
     canary_share: Annotated[float, Meta(ge=0, le=1)] = 0.1
@@ -75,6 +82,17 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
             latency_ratio=self.outlier_latency_ratio,
             seconds=self.outlier_ejection_ms / 1000,
             share=self.outlier_share,
+        )
+
+    @property
+    def edge_rule(self) -> EdgeRule:
+        return EdgeRule(
+            bypass=self.edge_bypass,
+            max_words=self.edge_max_words,
+            max_chars=self.edge_max_chars,
+            confidence=self.edge_confidence,
+            max_in_flight=self.edge_max_in_flight,
+            seconds=self.edge_timeout_ms / 1000,
         )
 
     @property

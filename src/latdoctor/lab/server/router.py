@@ -24,6 +24,7 @@ from yarl import URL
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server import intent_request
+from latdoctor.lab.server.edge_tier import CENTRE, EDGE, EdgeTier
 from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, RequestRefused, Unavailable
 from latdoctor.lab.server.intent_request import MODEL_VERSION_HEADER
 from latdoctor.lab.server.replica_pool import Replica, ReplicaPool, ReplicaState
@@ -55,6 +56,7 @@ class RouterMetrics:
         self._arrivals = self._counter("ref_router_arrivals", "Requests that came in")
         self._completions = self._counter("ref_router_completions", "Requests that were answered with success")
         self._whole = self._histogram("ref_router_seconds", "From the request's arrival at the router to its answer")
+        self._tiers = self._histogram("ref_router_tier_seconds", "The same, by the tier that answered", "tier")
         self._answers = self._counter("ref_router_requests", "Requests a replica was asked for", "replica", "status")
         self._unrouted = self._counter("ref_router_unrouted", "Requests no replica answered", "reason")
         self._seconds = self._histogram(
@@ -104,7 +106,15 @@ class RouterMetrics:
         self._answers.labels(replica, str(status)).inc()
         self._statuses.setdefault(replica, set()).add(str(status))
         self._seconds.labels(replica).observe(seconds)
+        self._answered_whole(CENTRE, status, seconds)
+
+    def answered_at_edge(self, status: int, seconds: float) -> None:
+        """The same for an answer of the edge tier; of its nodes `EdgeMetrics` has more."""
+        self._answered_whole(EDGE, status, seconds)
+
+    def _answered_whole(self, tier: str, status: int, seconds: float) -> None:
         self._whole.observe(seconds)
+        self._tiers.labels(tier).observe(seconds)
         if status == OK:
             self._completions.inc()
 
@@ -159,10 +169,12 @@ class Router:
     `one_try`: a request that its replica does not take is answered 503, as behind a proxy without retries.
     """
 
-    def __init__(self, pool: ReplicaPool, *, one_try: bool = False) -> None:
+    def __init__(self, pool: ReplicaPool, *, one_try: bool = False, edge: ReplicaPool | None = None) -> None:
+        """`edge`: the nodes of an edge tier."""
         self._pool = pool
         self._one_try = one_try
         self.metrics = RouterMetrics(pool)
+        self._edge = EdgeTier(edge, pool, self.metrics.registry) if edge is not None else None
         self._session: aiohttp.ClientSession | None = None
         self.draining = False  # reports not ready, and asks clients to disconnect
 
@@ -205,6 +217,8 @@ class Router:
         return JSONResponse(body, status_code=200 if ready and not self.draining else 503)
 
     async def _page(self, _: Request) -> Response:
+        if self._edge is not None:
+            self._edge.refresh()
         return Response(self.metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
     async def _forward(self, request: Request) -> Response:
@@ -225,7 +239,7 @@ class Router:
 
     async def _until_disconnect(self, request: Request, body: bytes, arrived: float) -> Response:
         """The answer; the request is cancelled at the replica if the client disconnects."""
-        response = asyncio.create_task(self._send_to_replica(request, body, arrived))
+        response = asyncio.create_task(self._answer(request, body, arrived))
         disconnect = asyncio.create_task(_gone(request))
         try:
             await asyncio.wait({response, disconnect}, return_when=asyncio.FIRST_COMPLETED)
@@ -236,6 +250,19 @@ class Router:
             response.cancel()
             disconnect.cancel()
 
+    async def _answer(self, request: Request, body: bytes, arrived: float) -> Response:
+        """The answer of the edge tier, if there is one and it has one; else that of a replica."""
+        if self._edge is not None and request.method == "POST":
+
+            async def deliver(node: Replica, seconds: float) -> Response:
+                return await self._deliver(node, request, body, seconds)
+
+            answer = await self._edge.answer(body, deliver)
+            if answer is not None:
+                self.metrics.answered_at_edge(answer.status_code, time.monotonic() - arrived)
+                return answer
+        return await self._send_to_replica(request, body, arrived)
+
     async def _send_to_replica(self, request: Request, body: bytes, arrived: float) -> Response:
         """Tries one replica after the other until one has accepted the request."""
         tried: frozenset[str] = frozenset()
@@ -244,7 +271,7 @@ class Router:
             version, began = replica.version, time.monotonic()
             try:
                 with self._pool.in_flight(replica):
-                    answer = await self._deliver(replica, request, body)
+                    answer = await self._deliver(replica, request, body, self._pool.config.timeout_ms / 1000)
             except aiohttp.ClientConnectorError as error:
                 if self._one_try:
                     raise Unavailable("replica-unreachable", f"replica {replica.name} took no connection") from error
@@ -258,10 +285,9 @@ class Router:
             return answer
         raise Unavailable("no-replica", "no replica can take the request now")
 
-    async def _deliver(self, replica: Replica, request: Request, body: bytes) -> Response:
+    async def _deliver(self, replica: Replica, request: Request, body: bytes, seconds: float) -> Response:
         if self._session is None:
             raise Unavailable("starting", "the router is not started")
-        seconds = self._pool.config.timeout_ms / 1000
         url = replica.url + _target(request)
         try:
             async with self._session.request(

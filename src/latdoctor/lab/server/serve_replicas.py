@@ -6,7 +6,7 @@ import asyncio
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 
 import msgspec
@@ -18,6 +18,8 @@ from latdoctor.lab.hardened_http_server import HttpServer, stop_event
 from latdoctor.lab.server import router_admin
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.edge_group import EdgeAgent, EdgeGroup
+from latdoctor.lab.server.edge_nodes import EdgeNodes
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.outlier_probe import OutlierProbe
 from latdoctor.lab.server.replica_pool import ReplicaPool, ReplicaState, ReplicaStatus
@@ -47,6 +49,8 @@ class RouterOptions(Struct, frozen=True):
     agent: Agent | None = None
     grace_seconds: float = ROUTER_GRACE_SECONDS
     command_of: CommandOf | None = None  # for further replicas; without it their number is fixed
+    edge: tuple[ReplicaCommand, ...] = ()  # of the nodes of an edge tier
+    edge_agent: EdgeAgent | None = None
 
 
 async def serve_router(
@@ -64,25 +68,35 @@ async def serve_router(
     stop_requested = end or stop_event(signals)
     pool = ReplicaPool({command.name: command.url for command in options.commands}, options.config)
     supervisor = Supervisor(pool, options.commands, options.timeouts, options.command_of, MOST_REPLICAS)
+    edge = EdgeGroup(options.edge, options.timeouts) if options.edge else None
+    groups = [(pool, supervisor), *([(edge.pool, edge.supervisor)] if edge else [])]
     rollout = VersionRollout(pool, options.token)
-    also = options.agent(pool, supervisor, options.token) if options.agent else ()
-    async with Router(pool) as router:
+    also = [
+        *(options.agent(pool, supervisor, options.token) if options.agent else ()),
+        *(edge.routes(options.token, options.edge_agent) if edge else ()),
+    ]
+    async with Router(pool, edge=edge.pool if edge else None) as router:
         canary = CanaryController(pool, rollout, router.metrics.versions, router.metrics.registry)
         app = router.app(*router_admin.routes(pool, supervisor, options.token, rollout, canary), *also)
         listening = HttpServer(app, host=options.host, port=options.port, drain_seconds=options.timeouts.drain)
         await listening.start()
         try:
-            await supervisor.start()
-            if await _all_ready(pool, options.timeouts.start, stop_requested):
-                for url in (listening.url, *(command.url for command in options.commands)):
+            for _, processes in groups:
+                await processes.start()
+            if all([await _all_ready(nodes, options.timeouts.start, stop_requested) for nodes, _ in groups]):
+                for url in (listening.url, *(command.url for command in (*options.commands, *options.edge))):
                     announce(url)
-                async with running(canary.run()), running(OutlierProbe(pool).run()):
+                async with AsyncExitStack() as tasks:
+                    await tasks.enter_async_context(running(canary.run()))
+                    for nodes, _ in groups:
+                        await tasks.enter_async_context(running(OutlierProbe(nodes).run()))
                     await stop_requested.wait()
                 router.draining = True
                 await asyncio.sleep(options.grace_seconds)
         finally:
             await listening.stop()
-            await supervisor.stop()
+            for _, processes in groups:
+                await processes.stop()
 
 
 @asynccontextmanager
@@ -120,8 +134,16 @@ def _settled(statuses: Sequence[ReplicaStatus]) -> bool:
     )
 
 
-def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Agent | None = None) -> None:
-    """Serves until SIGTERM or SIGINT; prints the addresses of the router and of its replicas.
+def serve(
+    options: ServeOptions,
+    replicas: int,
+    config: RouterConfig,
+    agent: Agent | None = None,
+    *,
+    edge: EdgeNodes | None = None,
+    edge_agent: EdgeAgent | None = None,
+) -> None:
+    """Serves until SIGTERM or SIGINT; prints the addresses of the router, its replicas and its edge nodes.
 
     Raises UsageError, and OperationError where the port is not available or a replica does not become ready.
     """
@@ -137,6 +159,8 @@ def serve(options: ServeOptions, replicas: int, config: RouterConfig, agent: Age
         options.admin_token,
         agent,
         command_of=partial(_command, options),
+        edge=edge_commands(options, edge or EdgeNodes()),
+        edge_agent=edge_agent,
     )
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(serve_router(router, announce=lambda url: print(url, flush=True)))
@@ -146,6 +170,12 @@ def commands(options: ServeOptions, replicas: int) -> tuple[ReplicaCommand, ...]
     """The command of each replica, on a free port of its own. The token is passed in the environment."""
     ports = free_ports(replicas)
     return tuple(_command(options, str(number), port) for number, port in enumerate(ports))
+
+
+def edge_commands(options: ServeOptions, edge: EdgeNodes) -> tuple[ReplicaCommand, ...]:
+    """The same for the nodes of an edge tier."""
+    own = msgspec.structs.replace(options, config=edge.config)
+    return tuple(_command(own, f"edge-{number}", port) for number, port in enumerate(free_ports(edge.count)))
 
 
 def _command(options: ServeOptions, name: str, port: int = 0) -> ReplicaCommand:
