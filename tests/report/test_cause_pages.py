@@ -55,16 +55,13 @@ def test_every_limit_has_its_reason(finding: Finding) -> None:
     assert finding.rationale
 
 
-DISTURBED = {"app.answer-cache.wrong"}  # `PUT /faults/poison-answers`: no scenario, because no latency shows it
-
-
 def test_every_cause_can_be_produced() -> None:
     """Played on the reference server or in the cluster, made as telemetry of hardware, or seen in an incident."""
     played = {truth.cause for name in names() for truth in find(name).causes}
     played |= {cause for fault in FAULTS for cause in fault.causes}
     made = {kind.cause for kind in INCIDENT_KINDS if kind.cause}
     seen = {case.cause for case in incident_cases()} - {NONE}
-    assert {one.id for one in RULES.causes} == played | made | seen | DISTURBED
+    assert {one.id for one in RULES.causes} == played | made | seen
 
 
 @by_cause

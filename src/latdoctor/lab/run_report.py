@@ -144,7 +144,7 @@ def report_of(
         phases=phases,
         problems=(*result.problems, *(unsteady(before) if before else ())),
         recovered=None if before is None or after is None else recovered(before, after, scenario.load.slo),
-        truth=tuple(_confirmed(truth.cause, incident, p99_without) for truth in scenario.causes),
+        truth=tuple(_confirmed(one.cause, incident, p99_without if one.slows else None) for one in scenario.causes),
     )
 
 

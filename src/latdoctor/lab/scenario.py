@@ -86,11 +86,15 @@ class PhaseOverride(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class InjectedCause(Struct, frozen=True, forbid_unknown_fields=True):
-    """An injected cause, and the changes that remove it alone, by phase; none: the phase `after` removes it."""
+    """An injected cause, and the changes that remove it alone, by phase; none: the phase `after` removes it.
+
+    One that does not slow anything (`slows: false`: answers are wrong, not late) cannot be confirmed by P99.
+    """
 
     cause: str
     without: dict[str, PhaseOverride] = {}
     without_retries: bool = False
+    slows: bool = True
 
     @property
     def can_be_left_out(self) -> bool:

@@ -26,6 +26,7 @@ def body_size(content_bytes: int) -> str:
 
 
 MALFORMED = "malformed"
+_GOLDEN = 0.618033988749895  # its multiples modulo 1 are spread evenly
 MOST_TURNS = 20  # of a transcript: the server's limit
 MOST_WORDS = 4000  # of a transcript; well under the server's limit of 64 KiB for a body
 
@@ -39,7 +40,8 @@ class Mix(Struct, frozen=True, forbid_unknown_fields=True):
     The default lengths are those of a customer-service desk: short turns, and a few long recordings.
     `sessions` is the number of conversations; 0: none. Each request of a conversation includes the texts of the turns
     before, as chat clients do. `tokens`, where given, is the distribution of all lengths, from which short and long
-    (at least `long_tokens[0]`) follow.
+    (at least `long_tokens[0]`) follow. `questions`, where given, is how many different texts there are of each size:
+    frequent questions, which a cache of answers can know.
     """
 
     long_share: Share = 0.15
@@ -49,6 +51,7 @@ class Mix(Struct, frozen=True, forbid_unknown_fields=True):
     short_tokens: tuple[Length, Length] = (20, 60)
     long_tokens: tuple[Length, Length] = (300, 500)
     tokens: Quantiles | None = None
+    questions: Annotated[int, Meta(ge=0, le=4096)] = 0
 
     def __post_init__(self) -> None:
         for low, high in (self.short_tokens, self.long_tokens):
@@ -79,6 +82,9 @@ class RequestContent(Struct, frozen=True, gc=False):
 def draw(mix: Mix, rng: Random) -> RequestContent:
     """Draw the next request of `mix`, always with six random numbers, so that a share changes no other request."""
     malformed, long, audio, length, place, session = (rng.random() for _ in range(6))
+    if mix.questions:
+        question = int(place * mix.questions)
+        place, length = question / mix.questions, question * _GOLDEN % 1
     if mix.tokens is None:
         size = "long" if long < mix.long_share else "short"
         low, high = mix.long_tokens if size == "long" else mix.short_tokens
