@@ -136,8 +136,7 @@ def serve(
         int | None, typer.Option("--replicas", min=1, max=32, metavar="N", help="Number of replicas behind a router.")
     ] = None,
     edge: Annotated[
-        int,
-        typer.Option("--edge", min=0, max=8, metavar="N", help="Edge nodes with a light model; with --replicas."),
+        int, typer.Option("--edge", min=0, max=8, metavar="N", help="Edge nodes with a light model; with --replicas.")
     ] = 0,
     fault_agent: Annotated[
         bool, typer.Option("--fault-agent", help="Let faults be injected through the admin interface.")
@@ -162,16 +161,9 @@ def serve(
     from latdoctor.lab.server.serve import serve as run
 
     server, router, nodes = _configured(config, set_ or (), replicas, edge)
-    options = ServeOptions(
-        config=server,
-        host=host,
-        port=port,
-        allow_remote=allow_remote,
-        admin_token=admin_token(admin_token_file),
-        access_log=access_log,
-        replica=replica,
-        agent=_agent() if fault_agent else None,
-    )
+    agent = _agent() if fault_agent else None
+    token = admin_token(admin_token_file)
+    options = ServeOptions(server, host, port, allow_remote, token, access_log, replica, agent)
     if replicas and router:
         agents = (_router_agent(), _edge_agent()) if fault_agent else (None, None)
         serve_replicas.serve(options, replicas, router, agents[0], edge=nodes, edge_agent=agents[1])
