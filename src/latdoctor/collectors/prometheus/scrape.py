@@ -115,6 +115,7 @@ CLOCKS = (
     ("node_time_seconds",),
     ("process_start_time_seconds", "process_uptime_seconds"),
     ("ref_start_time_seconds", "ref_uptime_seconds"),
+    ("redis_start_time_seconds", "redis_uptime_in_seconds"),
 )
 
 
