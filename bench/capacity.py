@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from latdoctor.lab.processes import ChildProcess
+from latdoctor.lab.child_process import ChildProcess
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.cli.lab_load_recorded import read_recording
-from latdoctor.lab.processes import ChildProcess
+from latdoctor.lab.child_process import ChildProcess
 from latdoctor.lab.server.supervisor import free_ports
 from latdoctor.load import machine_state
 from latdoctor.load.arrivals import Poisson

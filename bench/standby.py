@@ -33,12 +33,12 @@ from bench.harness import arguments, log, markdown, print_result
 from latdoctor.cluster_api import ClusterApi, Login
 from latdoctor.errors import OperationError
 from latdoctor.evaluation.cluster.cluster_run import SETTINGS
+from latdoctor.lab.child_process import ChildProcess
 from latdoctor.lab.cluster import manifests
 from latdoctor.lab.cluster.cluster import Cluster
 from latdoctor.lab.cluster.deployed_service import DeployedService
 from latdoctor.lab.cluster.external_metrics import RATE
 from latdoctor.lab.cluster.manifests import ServiceSpec
-from latdoctor.lab.processes import ChildProcess
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.serve_replicas import RouterOptions, serve_router
 from latdoctor.lab.server.supervisor import ReplicaCommand, free_ports

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from latdoctor.lab.admin_client import AdminClient
-from latdoctor.lab.processes import ChildProcess
+from latdoctor.lab.child_process import ChildProcess
 from latdoctor.lab.server.supervisor import free_ports
 from tests.cli.running import run
 from tests.load.tiny_server import serving

@@ -2,99 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import secrets
-import signal
-import subprocess
-import sys
 import tempfile
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import msgspec
 
-from latdoctor.errors import OperationError
-from latdoctor.http.client import HttpRequest, HttpResponse, send_request
 from latdoctor.lab.admin_client import AdminClient, typed_knobs
+from latdoctor.lab.child_process import ChildProcess, FaultProxyProcess
 from latdoctor.lab.dependency_service import StoreSettings
 from latdoctor.lab.faults.injection import InjectionTargets
-from latdoctor.lab.redis_server import RedisServer
+from latdoctor.lab.redis_failover import ReplicatedRedis
+from latdoctor.lab.redis_server import RedisServer, RedisSettings
 from latdoctor.lab.scenario import Scenario
-from latdoctor.lab.server import parent_watch
 from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.lab.server.replica_pool import ReplicaStatus
 from latdoctor.lab.server.sessions.redis_store import PASSWORD_VARIABLE
 from latdoctor.lab.server.supervisor import free_ports
-from latdoctor.sanitize import clean
-
-READY_WITHIN = 120.0  # seconds: a cold machine loads torch slowly
-DRAIN_WITHIN = 30.0
-
-
-class ChildProcess:
-    """`python -m MODULE ARGUMENTS` in its own session; a context manager that ends it.
-
-    It also ends with the thread that started it (Linux; see `parent_watch`).
-    """
-
-    def __init__(
-        self, name: str, module: str, arguments: Sequence[str], environment: Mapping[str, str] | None = None
-    ) -> None:
-        self.name = name
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115 — closed in `close`; a pipe could fill up
-        self._process = subprocess.Popen(  # noqa: S603 — our own interpreter and module
-            parent_watch.watched(sys.executable, "-m", module, *arguments),
-            stdin=subprocess.DEVNULL,
-            stdout=self._output,
-            stderr=self._output,
-            env={**os.environ, **(environment or {})},
-            start_new_session=True,
-        )
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Drains and ends the process; kills it after a timeout."""
-        if self._process.poll() is None:
-            self._process.send_signal(signal.SIGTERM)
-            try:
-                self._process.wait(DRAIN_WITHIN)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._output.close()
-
-    def wait_answers(self, url: str, headers: Mapping[str, str] | None = None) -> None:
-        """Until `url` answers 200. Raises OperationError where the process ends before, or takes too long."""
-        deadline = time.monotonic() + READY_WITHIN
-        request = HttpRequest("GET", url, headers or {})
-        while time.monotonic() < deadline:
-            if self._process.poll() is not None:
-                raise OperationError(f"{self.name} ended before it was ready: {self._last_line()}")
-            response = send_request(request, 1.0)
-            if isinstance(response, HttpResponse) and response.status == 200:
-                return
-            time.sleep(0.05)
-        raise OperationError(f"{self.name} was not ready within {READY_WITHIN:g} s: {self._last_line()}")
-
-    def _last_line(self) -> str:
-        """The last line of its output."""
-        self._output.seek(0)
-        lines = self._output.read().decode(errors="replace").strip().splitlines()
-        return clean(lines[-1], 300) if lines else "no output"
 
 
 class ServerProcess:
@@ -163,19 +91,6 @@ class ServerProcess:
         self._folder.cleanup()
 
 
-@dataclass(frozen=True, slots=True)
-class FaultProxyProcess:
-    """`latdoctor lab proxy`: its process, its address, and its control interface."""
-
-    child: ChildProcess
-    url: str
-    admin: AdminClient
-
-    def wait_ready(self) -> None:
-        """Raises OperationError."""
-        self.child.wait_answers(f"{self.admin.url}/toxics", self.admin.headers)
-
-
 class Deployment:
     """The servers of `scenario`, its proxies and its dependency; a context manager that ends them."""
 
@@ -185,7 +100,7 @@ class Deployment:
         self._started: ServerProcess | None = None
         self._clients_proxy: FaultProxyProcess | None = None
         self._dependency_proxy: FaultProxyProcess | None = None
-        self._session_store: RedisServer | None = None
+        self._session_store: RedisServer | ReplicatedRedis | None = None
         self._session_store_proxy: FaultProxyProcess | None = None
 
     def __enter__(self) -> Self:
@@ -269,12 +184,8 @@ class Deployment:
             config = patched(config, {"dependency": {"address": self._dependency_proxy.url}})
         environment: dict[str, str] = {}
         if self._scenario.session_store is not None:
-            store = self._ends.enter_context(RedisServer(self._scenario.session_store))
-            self._session_store, self._session_store_proxy = store, self._proxy(store.address)
-            address = self._session_store_proxy.url.removeprefix("http://")
-            self._session_store_proxy.wait_ready()
-            config = patched(config, {"sessions": {"store": "redis", "redis_address": address}})
-            environment[PASSWORD_VARIABLE] = store.password
+            knobs, environment[PASSWORD_VARIABLE] = self._start_session_store(self._scenario.session_store)
+            config = patched(config, {"sessions": {"store": "redis", **knobs}})
         server = ServerProcess(config, self._scenario.replicas, environment=environment)
         self._started = self._ends.enter_context(server)
         if self._scenario.clients_proxy:
@@ -283,6 +194,20 @@ class Deployment:
             if proxy is not None:
                 proxy.wait_ready()
         self._server.wait_ready()
+
+    def _start_session_store(self, settings: RedisSettings) -> tuple[dict[str, str], str]:
+        """Starts the Redis of the sessions: the servers' knobs of its address, and its password."""
+        if settings.replica is not None:  # the servers follow Sentinel, past any proxy
+            replicated = ReplicatedRedis(settings, settings.replica)
+            self._session_store = self._ends.enter_context(replicated)
+            return {
+                "redis_address": replicated.sentinel.address,
+                "sentinel_primary": replicated.name,
+            }, replicated.password
+        store = self._ends.enter_context(RedisServer(settings))
+        self._session_store, self._session_store_proxy = store, self._proxy(store.address)
+        self._session_store_proxy.wait_ready()
+        return {"redis_address": self._session_store_proxy.address}, store.password
 
     def _start_dependency(self, settings: StoreSettings) -> str:
         """Starts the service that the server calls for each request; its address."""
@@ -296,10 +221,4 @@ class Deployment:
         return f"http://127.0.0.1:{port}"
 
     def _proxy(self, url: str) -> FaultProxyProcess:
-        port, control = free_ports(2)
-        token = secrets.token_urlsafe(24)
-        arguments = ["lab", "proxy", "--to", url.removeprefix("http://"), "--port", str(port)]
-        arguments += ["--control-port", str(control)]
-        child = ChildProcess("the fault proxy", "latdoctor", arguments, {ADMIN_TOKEN_VARIABLE: token})
-        self._ends.enter_context(child)
-        return FaultProxyProcess(child, f"http://127.0.0.1:{port}", AdminClient(f"http://127.0.0.1:{control}", token))
+        return self._ends.enter_context(FaultProxyProcess(url.removeprefix("http://")))

@@ -1,4 +1,4 @@
-"""A real Redis server for the session store: its process, its settings, and what goes wrong with it.
+"""A real Redis server for the session store: its process, its settings, and an operator's connection to it.
 
 It listens on the loopback interface only and needs a password; both are in a file that only this user can read.
 """
@@ -11,12 +11,13 @@ import shutil
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server import parent_watch
@@ -30,11 +31,18 @@ READY_WITHIN = 20.0  # seconds
 _CALL_SECONDS = 5.0
 
 
+class ReplicaSettings(Struct, frozen=True, forbid_unknown_fields=True):
+    """A replica that receives every write `lag_seconds` late."""
+
+    lag_seconds: Annotated[float, Meta(ge=0, le=60)] = 0.0
+
+
 class RedisSettings(Struct, frozen=True, forbid_unknown_fields=True):
-    """`policy`: what is evicted above `limit_mib` (0: no limit)."""
+    """`policy`: what is evicted above `limit_mib` (0: no limit). With a `replica`, Sentinel promotes it on failure."""
 
     limit_mib: float = 0.0
     policy: str = "noeviction"
+    replica: ReplicaSettings | None = None
 
 
 def redis_server_path() -> str:
@@ -94,6 +102,11 @@ class RedisControl:
         with self._client() as client:
             client.flushall()
 
+    def in_step(self) -> bool:
+        """Whether this replica has received what its primary held when it connected."""
+        with self._client() as client:
+            return bool(client.info("replication").get("master_link_status") == "up")
+
     def demote(self) -> None:
         """It becomes a replica of a primary that is gone: it serves what it has, and takes no writes."""
         (nowhere,) = free_ports(1)
@@ -128,19 +141,27 @@ class RedisControl:
             raise OperationError(f"Redis at {self.address} failed: {error}") from error
 
 
-class RedisServer(RedisControl):
-    """One Redis server on a free loopback port; a context manager that ends it. What it holds is never on disk."""
+class RedisProcess(RedisControl, ABC):
+    """A process of redis-server on a free loopback port; a context manager that ends it."""
 
-    def __init__(self, settings: RedisSettings | None = None) -> None:
+    arguments: tuple[str, ...] = ()  # after its configuration file
+
+    def __init__(self, password: str = "") -> None:
         (port,) = free_ports(1)
-        super().__init__("127.0.0.1", port, secrets.token_urlsafe(24))
-        self.settings = settings or RedisSettings()
+        super().__init__("127.0.0.1", port, password or secrets.token_urlsafe(24))
         self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-redis-")
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        """Raises OperationError where it was not started."""
+        if self._process is None:
+            raise OperationError("redis-server was not started")
+        return self._process.pid
 
     def __enter__(self) -> Self:
         self.start()
@@ -155,9 +176,10 @@ class RedisServer(RedisControl):
         program = redis_server_path()
         config = Path(self._folder.name) / "redis.conf"
         config.touch(mode=0o600)
-        config.write_text("\n".join(self._config()) + "\n")
+        common = ("bind 127.0.0.1", f"port {self.port}", f"requirepass {self.password}", f"dir {self._folder.name}")
+        config.write_text("\n".join((*common, "loglevel warning", *self._config())) + "\n")
         self._process = subprocess.Popen(  # noqa: S603 - the program of the operator's own choice
-            parent_watch.watched(program, str(config)),
+            parent_watch.watched(program, str(config), *self.arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -172,13 +194,9 @@ class RedisServer(RedisControl):
             self._process.kill()
             self._process.wait()
 
+    @abstractmethod
     def _config(self) -> tuple[str, ...]:
-        return (
-            *("bind 127.0.0.1", f"port {self.port}", f"requirepass {self.password}", f"dir {self._folder.name}"),
-            *('save ""', "appendonly no", "loglevel warning", "enable-debug-command no"),
-            f"maxmemory {int(self.settings.limit_mib * (1 << 20))}",
-            f"maxmemory-policy {self.settings.policy}",
-        )
+        """Lines of its configuration, beside its address and password."""
 
     def _wait_ready(self) -> None:
         import redis
@@ -194,6 +212,24 @@ class RedisServer(RedisControl):
             except redis.RedisError:
                 time.sleep(0.02)
         raise OperationError(f"redis-server was not ready within {READY_WITHIN:g} s")
+
+
+class RedisServer(RedisProcess):
+    """A Redis server that keeps nothing on disk; a replica of the one at `replica_of` (HOST:PORT) if that is named."""
+
+    def __init__(self, settings: RedisSettings | None = None, password: str = "", replica_of: str = "") -> None:
+        super().__init__(password)
+        self.settings = settings or RedisSettings()
+        self._replica_of = replica_of.replace(":", " ")
+
+    def _config(self) -> tuple[str, ...]:
+        return (
+            *('save ""', "appendonly no", "enable-debug-command no"),
+            f"maxmemory {int(self.settings.limit_mib * (1 << 20))}",
+            f"maxmemory-policy {self.settings.policy}",
+            *(f"masterauth {self.password}", "repl-diskless-sync-delay 0"),
+            *((f"replicaof {self._replica_of}",) if self._replica_of else ()),
+        )
 
 
 def _libraries(program: Path) -> dict[str, str]:

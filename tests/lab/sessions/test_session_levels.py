@@ -285,6 +285,40 @@ def test_the_limit_is_given_back_after_other_changes(redis_server: RedisServer) 
         assert int(client.pttl(KEY_PREFIX + "s")) <= 900_000
 
 
+@pytest.mark.parametrize("policy", ["noeviction", "allkeys-lfu"])
+def test_a_shorter_time_to_live_holds_for_what_is_stored_already(redis_server: RedisServer, policy: str) -> None:
+    """An hour before, a quarter of an hour now: for sessions used just now, 20 min ago and 10 min ago."""
+    replica = Replica(in_redis(redis_server))
+    redis_server.set_limit(0, policy)
+    with redis_server.client() as client:
+        for session, idle in {"now": 0, "long-ago": 1200, "before": 600}.items():
+            replica.turn(session, [], "a")
+            key = KEY_PREFIX + session
+            left, stored = (3600 - idle) * 1000, client.dump(key)
+            client.restore(key, left, stored, replace=True, **({} if "lfu" in policy else {"idletime": idle}))
+        client.set("of-another-application", "1")
+        for _ in range(2):  # two replicas do the same
+            replica.levels.configure(in_redis(redis_server, ttl_s=900))
+            replica.levels.configure(in_redis(redis_server, ttl_s=901))
+        left = {name: client.pttl(KEY_PREFIX + name) / 1000 for name in ("now", "long-ago", "before")}
+        assert client.ttl("of-another-application") == -1
+    if policy == "noeviction":
+        assert left["long-ago"] < 0
+        assert (left["now"], left["before"]) == (pytest.approx(900, abs=5), pytest.approx(300, abs=5))
+    else:
+        assert all(0 < one <= 900 for one in left.values())
+
+
+def test_a_shorter_time_to_live_is_accepted_without_the_store(redis_server: RedisServer) -> None:
+    replica = Replica(in_redis(redis_server))
+    redis_server.kill()
+    replica.levels.configure(in_redis(redis_server, ttl_s=900))
+    redis_server.start()
+    replica.turn("s", [], "a")
+    with redis_server.client() as client:
+        assert int(client.pttl(KEY_PREFIX + "s")) <= 900_000
+
+
 def test_sessions_return_to_the_process_where_the_store_is_bypassed(redis_server: RedisServer) -> None:
     replica, said = Replica(in_redis(redis_server)), []  # type: tuple[Replica, list[str]]
     replica.turn("s", said, "a")

@@ -10,10 +10,10 @@ from typing import Any, Self
 
 from latdoctor.cluster_api import ClusterApi, Listed
 from latdoctor.errors import OperationError
+from latdoctor.lab.child_process import ChildProcess
 from latdoctor.lab.cluster import manifests
 from latdoctor.lab.cluster.external_metrics import ROUTER
 from latdoctor.lab.cluster.manifests import ServiceSpec
-from latdoctor.lab.processes import ChildProcess
 from latdoctor.lab.server.supervisor import free_ports
 
 READY_WITHIN = 120.0

@@ -22,9 +22,8 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.admin_client import AdminClient, AdminRefusedError, typed_knobs
 from latdoctor.lab.faults.noisy_neighbor import noisy_neighbors
 from latdoctor.lab.faults.process_limits import LimitKind, cpu_quota, memory_squeeze
-from latdoctor.lab.faults.session_store import StoreFaultKind, store_fault
+from latdoctor.lab.faults.session_store import SessionStore, StoreFaultKind, store_fault
 from latdoctor.lab.faults.toxics import Toxic
-from latdoctor.lab.redis_server import RedisControl
 
 GONE = 404
 
@@ -134,7 +133,7 @@ class InjectionTargets:
     router: AdminClient | None = None
     clients_proxy: AdminClient | None = None
     dependency_proxy: AdminClient | None = None
-    session_store: RedisControl | None = None
+    session_store: SessionStore | None = None
     session_store_proxy: AdminClient | None = None
     restart: Callable[[Knobs], None] | None = None
 
@@ -180,7 +179,7 @@ def _proxy(between: str, targets: InjectionTargets) -> AdminClient | None:
     return proxies[between]
 
 
-def _session_store(targets: InjectionTargets) -> RedisControl:
+def _session_store(targets: InjectionTargets) -> SessionStore:
     if targets.session_store is None:
         raise UsageError("this fault acts on a session store", next_step="--session-store HOST:PORT of its Redis")
     return targets.session_store

@@ -1,4 +1,4 @@
-"""Faults of a real Redis that keeps the sessions: killed, full, evicting, emptied, or a replica without writes."""
+"""Faults of a real Redis that keeps the sessions: killed, full, evicting, emptied, failed over."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import partial
 
 from latdoctor.errors import OperationError, UsageError
+from latdoctor.lab.redis_failover import ReplicatedRedis
 from latdoctor.lab.redis_server import RedisControl, RedisServer
 
 _FULL = 0.98  # of the memory in use: below the next write
@@ -26,10 +27,14 @@ class StoreFaultKind(StrEnum):
     EVICT = "evict"  # another application fills it, and the least recently used is evicted
     EMPTY = "empty"  # emptied again and again, as by a restart loop without persistence
     DEMOTE = "demote"  # failed over to a replica that was not promoted: old states, no writes
+    FAIL_OVER = "fail-over"  # the primary is killed, and Sentinel promotes a replica that lacks its last writes
+
+
+SessionStore = RedisControl | ReplicatedRedis
 
 
 @contextmanager
-def store_fault(kind: StoreFaultKind, store: RedisControl, lifetime: float) -> Iterator[None]:
+def store_fault(kind: StoreFaultKind, store: SessionStore, lifetime: float) -> Iterator[None]:
     """The fault is active inside the context, for `lifetime` seconds at most. Raises OperationError, UsageError."""
     with _until(_begun(kind, store), lifetime):
         yield
@@ -57,8 +62,14 @@ def _until(end: Callable[[], None], lifetime: float) -> Iterator[None]:
         end_once()
 
 
-def _begun(kind: StoreFaultKind, store: RedisControl) -> Callable[[], None]:
+def _begun(kind: StoreFaultKind, session_store: SessionStore) -> Callable[[], None]:
     """Begins the fault; what ends it."""
+    if kind is StoreFaultKind.FAIL_OVER:
+        if not isinstance(session_store, ReplicatedRedis):
+            raise UsageError("only a Redis with a replica that the laboratory started itself can be failed over")
+        session_store.lose_primary()
+        return session_store.restart_old_primary
+    store = session_store.primary if isinstance(session_store, ReplicatedRedis) else session_store
     match kind:
         case StoreFaultKind.KILL:
             if not isinstance(store, RedisServer):

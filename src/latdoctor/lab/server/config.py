@@ -141,13 +141,15 @@ class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     Each call to Redis takes `store_timeout_ms` at most; after `store_breaker_failures` in a row (0: never) it is not
     called for a while. `store_limit_mib`, when it is changed, overrides its maxmemory; 0 restores its own.
+    `redis_address` is that of Redis; with a `sentinel_primary`, of the Sentinels that know the primary by this name.
     """
 
     ttl_s: Annotated[float, Meta(ge=0, le=86_400, extra=_LIVE)] = 3600
     window_turns: Annotated[int, Meta(ge=0, le=1000, extra=_LIVE)] = 5  # 0: unlimited
     max_sessions: Annotated[int, Meta(ge=0, le=1_000_000, extra=_LIVE)] = 10_000  # in this process
     store: Annotated[Literal["process", "redis"], Meta(extra=_LIVE)] = "process"
-    redis_address: Annotated[str, Meta(max_length=200, extra=_LIVE)] = ""
+    redis_address: Annotated[str, Meta(max_length=400, extra=_LIVE)] = ""
+    sentinel_primary: Annotated[str, Meta(max_length=100, pattern=r"^[A-Za-z0-9._-]*$", extra=_LIVE)] = ""
     store_timeout_ms: Annotated[float, Meta(ge=1, le=60_000, extra=_LIVE)] = 20
     store_breaker_failures: Annotated[int, Meta(ge=0, le=1000, extra=_LIVE)] = 3
     store_breaker_open_ms: Milliseconds = 2000
@@ -156,9 +158,21 @@ class SessionsConfig(Struct, frozen=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         """Raises ValueError."""
-        host, _, port = self.redis_address.rpartition(":")
-        if self.redis_address and not (host and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536):
-            raise ValueError(f"redis_address is {self.redis_address!r}, and must be HOST:PORT")
+        each = self.redis_address.split(",") if self.redis_address else []
+        if not all(_is_address(one) for one in each) or (len(each) > 1 and not self.sentinel_primary):
+            what = "HOST:PORT, or with a sentinel_primary HOST:PORT,HOST:PORT,…"
+            raise ValueError(f"redis_address is {self.redis_address!r}, and must be {what}")
+
+    @property
+    def redis_addresses(self) -> tuple[tuple[str, int], ...]:
+        """Hosts and ports of Redis, or of its Sentinels."""
+        pairs = (one.rpartition(":") for one in self.redis_address.split(",") if one)
+        return tuple((host, int(port)) for host, _, port in pairs)
+
+
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return bool(host) and port.isascii() and port.isdecimal() and 0 < int(port[:6]) < 65_536
 
 
 class AnswerCacheConfig(Struct, frozen=True, forbid_unknown_fields=True):

@@ -24,6 +24,7 @@ STORE_GAUGES: Mapping[str, str] = {
 STORE_COUNTERS: Mapping[str, str] = {
     "ref_session_store_evicted_total": "Keys that the store evicted to stay below its limit",
     "ref_session_store_expired_total": "Keys of the store whose time to live ended",
+    "ref_session_store_failovers_total": "Times a promoted replica took the store's place",
 }
 
 
@@ -40,6 +41,9 @@ class SessionMetrics:
         )
         self._failures = split(
             "ref_session_store_errors", "Calls to the shared store that failed", "reason", tuple(StoreFailure)
+        )
+        self._lost_writes = counter(
+            "ref_session_store_lost_writes", "States that the store confirmed and gave an older one for"
         )
         self._skipped = counter("ref_session_store_skipped", "Calls to the store that its breaker kept back")
         self._superseded = counter("ref_session_superseded", "Turns that were written after a later one")
@@ -71,6 +75,9 @@ class SessionMetrics:
         if failure is not None:
             self._failures.of(failure).inc()
 
+    def lost_write(self) -> None:
+        self._lost_writes.inc()
+
     def moved(self, *, read: int = 0, written: int = 0, whole: int = 0) -> None:
         self._read.inc(read)
         self._written.inc(written)
@@ -90,4 +97,5 @@ def store_values(figures: StoreFigures | None) -> dict[str, float]:
         "ref_session_store_replica": figures.is_replica,
         "ref_session_store_evicted_total": figures.evicted,
         "ref_session_store_expired_total": figures.expired,
+        "ref_session_store_failovers_total": figures.failovers,
     }

@@ -10,13 +10,14 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import StrEnum
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
 from latdoctor.errors import OperationError, UsageError
 from latdoctor.lab.server.config import SessionsConfig
+from latdoctor.lab.server.sessions.acknowledged_writes import AcknowledgedWrites
 from latdoctor.lab.server.sessions.conversation import (
     TAG_BYTES,
     Conversation,
@@ -25,6 +26,7 @@ from latdoctor.lab.server.sessions.conversation import (
     difference,
     encode_turn,
 )
+from latdoctor.lab.server.sessions.redis_connection import FailoverCount, connected
 
 if TYPE_CHECKING:
     import redis
@@ -48,6 +50,22 @@ elseif ARGV[3] ~= '0' then redis.call('LTRIM', KEYS[1], ARGV[3], -1) end
 redis.call('PEXPIRE', KEYS[1], ARGV[2])
 return {{}}
 """
+
+# KEYS conversations; ARGV: milliseconds to live since each was used. The time since then is whole seconds; where the
+# store counts uses instead (a policy by frequency), what is left to live is cut to that at most.
+_SHORTEN = """
+for _, key in ipairs(KEYS) do
+  local idle = redis.pcall('OBJECT', 'IDLETIME', key)
+  local left = tonumber(ARGV[1]) - (type(idle) == 'number' and idle * 1000 or 0)
+  if left <= 0 then redis.call('UNLINK', key)
+  else
+    local now = redis.call('PTTL', key)
+    if now == -1 or now > left then redis.call('PEXPIRE', key, left) end
+  end
+end
+"""
+_AT_ONCE = 500  # conversations in one call
+_SHORTEN_SECONDS = 5.0  # what is not reached by then expires by its earlier time to live
 
 
 class StoreFailure(StrEnum):
@@ -82,7 +100,7 @@ class Conflict(Struct, frozen=True):
 
 
 class StoreFigures(Struct, frozen=True):
-    """The store's own figures (INFO). `limit_bytes` 0: no limit."""
+    """The store's own figures (INFO). `limit_bytes` 0: no limit. `failovers`: seen by this server."""
 
     used_bytes: int
     limit_bytes: int
@@ -91,12 +109,16 @@ class StoreFigures(Struct, frozen=True):
     expired: int
     uptime_seconds: int
     is_replica: bool
+    failovers: int
 
 
 class StoreObserver(Protocol):
     """Counts calls."""
 
     def called(self, seconds: float, failure: StoreFailure | None) -> None: ...
+    def lost_write(self) -> None:
+        """The store had an older state than it had confirmed."""
+
     def moved(self, *, read: int = 0, written: int = 0, whole: int = 0) -> None:
         """Bytes of state that were read or written; `whole`: what a write of the whole state would have sent."""
 
@@ -105,25 +127,16 @@ class RedisStore:
     """One Redis server. Safe from every thread."""
 
     def __init__(self, settings: SessionsConfig, observer: StoreObserver, environment: Mapping[str, str]) -> None:
-        import redis
-        from redis.backoff import NoBackoff
-        from redis.retry import Retry
-
-        host, _, port = settings.redis_address.rpartition(":")
         seconds = max(0.001, settings.store_timeout_ms / 1000)
-        shared: dict[str, Any] = {
-            **{"host": host, "port": int(port), "password": environment.get(PASSWORD_VARIABLE) or None, "protocol": 2},
-            **{"retry": Retry(NoBackoff(), 0), "driver_info": None},
-        }
+        password = environment.get(PASSWORD_VARIABLE) or None
         self._settings = settings
         self._observer = observer
-        self._client: redis.Redis = redis.Redis(
-            socket_timeout=seconds, socket_connect_timeout=seconds, max_connections=_CONNECTIONS, **shared
-        )
-        self._admin: redis.Redis = redis.Redis(
-            socket_timeout=_ADMIN_SECONDS, socket_connect_timeout=_ADMIN_SECONDS, **shared
-        )
+        self._acknowledged = AcknowledgedWrites()
+        self._failovers = FailoverCount()
+        self._client = connected(settings, password, seconds, max_connections=_CONNECTIONS)
+        self._admin = connected(settings, password, _ADMIN_SECONDS)
         self._script = self._client.register_script(_WRITE)
+        self._shorten = self._admin.register_script(_SHORTEN)
 
     def configure(self, settings: SessionsConfig) -> None:
         """Another time to live or compression, from the next write on."""
@@ -138,12 +151,15 @@ class RedisStore:
         if not stored:
             return None
         try:
-            return Conversation(tuple(decode_turn(one) for one in stored))
+            found = Conversation(tuple(decode_turn(one) for one in stored))
         except ValueError as error:
             self._observer.called(0.0, StoreFailure.CORRUPT)
             with self._call():
                 self._client.delete(KEY_PREFIX + session)
             raise StoreError(StoreFailure.CORRUPT, str(error)) from error
+        if self._acknowledged.has_lost(session, found):
+            self._observer.lost_write()
+        return found
 
     def write(self, session: str, known: Conversation | None, desired: Conversation) -> Conflict | None:
         """Changes `known`, the state that was read, into `desired`; Conflict where another writer came before.
@@ -166,7 +182,10 @@ class RedisStore:
         kept = desired.turns[: len(desired.turns) - len(new)]
         written = sum(map(len, new))
         self._observer.moved(written=written, whole=written + sum(len(self._encoded(turn)) for turn in kept))
-        return Conflict(bytes(reply[0])) if reply else None
+        if reply:
+            return Conflict(bytes(reply[0]))
+        self._acknowledged.confirmed(session, desired)
+        return None
 
     def _encoded(self, turn: Turn) -> bytes:
         return encode_turn(turn, self._settings.compress_bytes)
@@ -187,7 +206,23 @@ class RedisStore:
             expired=int(info.get("expired_keys", 0)),
             uptime_seconds=int(info.get("uptime_in_seconds", 0)),
             is_replica=info.get("role") == "slave",
+            failovers=self._failovers.after(info),
         )
+
+    def shorten(self, ttl_s: float) -> None:
+        """Gives what is stored already a shorter time to live, counted from its last use. Raises StoreError."""
+        import redis
+
+        deadline, cursor = monotonic() + _SHORTEN_SECONDS, 0
+        try:
+            while monotonic() < deadline:
+                cursor, found = self._admin.scan(cursor, match=f"{KEY_PREFIX}*", count=_AT_ONCE)
+                if found:
+                    self._shorten(keys=found, args=[int(ttl_s * 1000)])
+                if not cursor:
+                    return
+        except redis.RedisError as error:
+            raise StoreError(_failure(error), str(error)) from error
 
     def set_limit(self, limit_bytes: int) -> None:
         """Sets maxmemory. Raises UsageError where the store does not permit it."""

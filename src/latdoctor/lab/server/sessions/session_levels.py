@@ -117,11 +117,13 @@ class SessionLevels:
         if _connection(before) != _connection(settings):
             replaced = self._redis
             self._connect(settings)  # requests in progress end with the store they began with
-            if before.redis_address != settings.redis_address:
+            if _server(before) != _server(settings):
                 self._own_limit = None
         elif self._redis is not None:
             self._limit(settings)
             self._redis.configure(settings)
+            if settings.ttl_s < before.ttl_s:
+                self._shorten(self._redis, settings.ttl_s)
         self._settings = settings
         self._breaker.configure(settings.store_breaker_failures, settings.store_breaker_open_ms / 1000)
         with self._lock:
@@ -218,12 +220,15 @@ class SessionLevels:
         )
 
     def _unchecked(self, session: str) -> OpenSession:
-        """Without a transcript the shared store knows best: another replica may have answered since."""
+        """Without a transcript the later state is the better one: another replica may have answered since."""
         stored = self._read(session)
-        if stored is not None:
-            return OpenSession(session, SessionLevel.REDIS, stored, stored)
         with self._lock:
             kept = self._process.read(session, self._clock())
+        if stored is not None and (kept is None or kept.last.number <= stored.last.number):
+            return OpenSession(session, SessionLevel.REDIS, stored, stored)
+        if stored is not None and kept is not None:
+            self._observer.stale(SessionLevel.REDIS)
+            return OpenSession(session, SessionLevel.PROCESS, kept, stored)
         return OpenSession(session, SessionLevel.PROCESS, kept) if kept else OpenSession(session, SessionLevel.NONE)
 
     def _read(self, session: str) -> Conversation | None:
@@ -284,6 +289,13 @@ class SessionLevels:
     def _connect(self, settings: SessionsConfig) -> None:
         self._redis = redis_store(settings, self._observer)
 
+    def _shorten(self, store: RedisStore, ttl_s: float) -> None:
+        """Where it fails, the shorter time to live holds for what is written from now on."""
+        try:
+            store.shorten(ttl_s)
+        except StoreError as error:
+            self._failed(error)
+
     def _limit(self, settings: SessionsConfig) -> None:
         """Overrides maxmemory, or restores it. Raises UsageError."""
         if self._redis is None or settings.store_limit_mib == self._settings.store_limit_mib:
@@ -304,4 +316,8 @@ def _is_in(turn: Turn, current: Conversation) -> bool:
 
 def _connection(settings: SessionsConfig) -> tuple[object, ...]:
     """What a connection depends on; the rest of the settings is read at each call."""
-    return settings.store, settings.redis_address, settings.store_timeout_ms
+    return settings.store, *_server(settings), settings.store_timeout_ms
+
+
+def _server(settings: SessionsConfig) -> tuple[str, str]:
+    return settings.redis_address, settings.sentinel_primary
