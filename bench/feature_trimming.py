@@ -20,7 +20,8 @@ from msgspec import Struct
 from bench.harness import arguments, markdown, print_result
 from latdoctor.lab.server.config import FEATURE_NAMES, MemoryConfig, ModelSettings
 from latdoctor.lab.server.features import feature_tokens
-from latdoctor.lab.server.tokenizer import SEPARATOR, VOCABULARY
+from latdoctor.lab.server.tokenizer import SEPARATOR
+from latdoctor.load.text_tokens import VOCABULARY
 
 BATCH = 8
 KEPT = (24, 18, 12, 6, 0)

@@ -75,7 +75,7 @@ def expected(registry: Path, versions: Sequence[str]) -> dict[tuple[str, str], t
     from latdoctor.lab.server.config import MemoryConfig
     from latdoctor.lab.server.intent_model import INTENTS, IntentModel
     from latdoctor.lab.server.memory import build
-    from latdoctor.lab.server.tokenizer import text_tokens
+    from latdoctor.load.text_tokens import text_tokens
 
     found = {}
     for version in versions:

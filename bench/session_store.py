@@ -31,8 +31,8 @@ from latdoctor.lab.server.session_metrics import SessionMetrics
 from latdoctor.lab.server.sessions.conversation import Conversation
 from latdoctor.lab.server.sessions.redis_store import PASSWORD_VARIABLE, Conflict, RedisStore
 from latdoctor.lab.server.sessions.session_levels import SessionLevels
-from latdoctor.lab.server.tokenizer import text_tokens
 from latdoctor.load.mix import filler_text
+from latdoctor.load.text_tokens import text_tokens
 
 REPLICAS = 2
 MAX_TOKENS = 512

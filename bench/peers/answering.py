@@ -17,7 +17,8 @@ from latdoctor.lab.server.intent_model import INTENTS, IntentModel
 from latdoctor.lab.server.intent_request import ModelInput
 from latdoctor.lab.server.memory import build as build_pool
 from latdoctor.lab.server.network import FRAME_WIDTH
-from latdoctor.lab.server.tokenizer import audio_frames, text_tokens
+from latdoctor.lab.server.tokenizer import audio_frames
+from latdoctor.load.text_tokens import text_tokens
 
 MOST_WASTE = 0.3  # of a group's computed tokens, with `grouped`: what the reference server allows a batch
 MOST_TOKENS = 1024  # of a group with padding, for the same reason

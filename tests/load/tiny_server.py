@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+from latdoctor.load.text_tokens import state_checksum
 
 
 class TinyServer:
@@ -20,6 +22,7 @@ class TinyServer:
         self._first: float | None = None
         self.attempts: list[tuple[str, str, int]] = []
         self.address = ""
+        self.session: Callable[[list[str]], dict[str, object]] = lambda _: {"tokens": 0, "checksum": state_checksum(())}
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -36,7 +39,7 @@ class TinyServer:
         finally:
             writer.close()
 
-    def _answer(self, content: bytes, headers: dict[str, str]) -> tuple[int, dict[str, str]]:
+    def _answer(self, content: bytes, headers: dict[str, str]) -> tuple[int, dict[str, object]]:
         try:
             asked = json.loads(content)
             self.attempts.append((asked["request_id"], headers["X-Attempt"], asked["attempt"]))
@@ -44,7 +47,8 @@ class TinyServer:
             return 400, {"error": "bad"}
         if len(asked["request_id"]) and asked["request_id"].endswith("0") and asked["attempt"] == 0:
             return 503, {"error": "busy"}
-        return 200, {"request_id": "another" if self._wrong else asked["request_id"], "intent": "x"}
+        answer = {"request_id": "another" if self._wrong else asked["request_id"], "intent": "x"}
+        return 200, answer | ({"session": self.session(asked["transcript"])} if "session" in asked else {})
 
     async def _thaw(self) -> None:
         now = asyncio.get_running_loop().time()

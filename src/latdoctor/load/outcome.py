@@ -22,6 +22,7 @@ class Ending(StrEnum):
 
 # The outcome of an attempt without an HTTP status.
 TIMEOUT, NO_CONNECTION, RESET, BAD_ANSWER = "timeout", "no-connection", "reset", "bad-answer"
+WRONG_HISTORY = "wrong-history"  # answered with other turns of the session than the client had sent
 _RETRIED = frozenset({Ending.REFUSED, Ending.FAILED, Ending.TIMED_OUT})  # endings that may succeed on a retry
 
 

@@ -8,7 +8,8 @@ from typing import Protocol
 import aiohttp
 import msgspec
 
-from latdoctor.load.outcome import BAD_ANSWER, NO_CONNECTION, RESET, Reply
+from latdoctor.load.answered_history import has_wrong_history
+from latdoctor.load.outcome import BAD_ANSWER, NO_CONNECTION, RESET, WRONG_HISTORY, Reply
 from latdoctor.load.request_template import RequestTemplate
 
 PATH = "/v1/intent"
@@ -57,6 +58,8 @@ class HttpTransport:
                     self._has_ids and response.status == 200 and not self._is_for(request_id, answer)
                 ):
                     return Reply(BAD_ANSWER)
+                if self._has_ids and response.status == 200 and has_wrong_history(content, answer):
+                    return Reply(WRONG_HISTORY)
                 return Reply(str(response.status), _seconds(response.headers.get("Retry-After")), len(answer))
         except aiohttp.ClientConnectorError:
             return Reply(NO_CONNECTION)

@@ -18,7 +18,7 @@ from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.memory.pool_interface import OutOfMemory
 from latdoctor.lab.server.network import BATCHES, FRAME_WIDTH, LENGTHS, POSITIONS, bucket, resolve_precision
 from latdoctor.lab.server.standby_model import Predictions
-from latdoctor.lab.server.tokenizer import VOCABULARY
+from latdoctor.load.text_tokens import VOCABULARY
 
 ARENA = MemoryConfig(backend="arena", pool_mib=8, segment_mib=2)
 FULL = ModelSettings(precision="fp32")

@@ -27,7 +27,8 @@ from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.sessions.conversation import Conversation, Turn, windowed
 from latdoctor.lab.server.sessions.in_process_store import InProcessStore
 from latdoctor.lab.server.stages import Call, Stages, TimedLock
-from latdoctor.lab.server.tokenizer import VOCABULARY, audio_frames, text_tokens
+from latdoctor.lab.server.tokenizer import audio_frames
+from latdoctor.load.text_tokens import VOCABULARY, text_tokens
 from tests.lab.server.fakes import PATIENCE
 from tests.lab.server.running_server import Running
 

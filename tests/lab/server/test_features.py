@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from latdoctor.errors import UsageError
 from latdoctor.lab.server.config import FEATURE_NAMES, FeaturesConfig, QueueConfig, ServerConfig, load_config
 from latdoctor.lab.server.features import by_weight, feature_tokens, features_of
-from latdoctor.lab.server.tokenizer import RESERVED, VOCABULARY
+from latdoctor.load.text_tokens import RESERVED, VOCABULARY
 from tests.lab.server.running_server import ADMIN, Running
 
 settings = st.builds(

@@ -8,8 +8,7 @@ from typing import Any
 
 import httpx
 
-from latdoctor.lab.server.sessions.conversation import state_checksum
-from latdoctor.lab.server.tokenizer import text_tokens
+from latdoctor.load.text_tokens import state_checksum, text_tokens
 from tests.lab.server.fakes import PATIENCE
 from tests.waiting import comes_about
 

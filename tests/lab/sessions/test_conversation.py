@@ -19,12 +19,11 @@ from latdoctor.lab.server.sessions.conversation import (
     encode_turn,
     recomputed,
     reconcile,
-    state_checksum,
     text_digest,
     turn_of,
     windowed,
 )
-from latdoctor.lab.server.tokenizer import VOCABULARY, text_tokens
+from latdoctor.load.text_tokens import VOCABULARY, state_checksum, text_tokens
 
 texts = st.lists(st.text("abc ", min_size=1, max_size=6), min_size=1, max_size=12)
 windows = st.integers(0, 6)

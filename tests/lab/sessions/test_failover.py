@@ -16,7 +16,7 @@ from latdoctor.lab.server.sessions.conversation import Conversation, turn_of
 from latdoctor.lab.server.sessions.redis_connection import FailoverCount
 from latdoctor.lab.server.sessions.redis_store import KEY_PREFIX, PASSWORD_VARIABLE
 from latdoctor.lab.server.sessions.session_levels import SessionLevel
-from latdoctor.lab.server.tokenizer import text_tokens
+from latdoctor.load.text_tokens import text_tokens
 from tests.lab.server.running_server import Running
 from tests.lab.sessions.conversing_clients import Clients
 from tests.lab.sessions.redis_servers import in_redis, need_redis

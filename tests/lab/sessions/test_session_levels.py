@@ -15,11 +15,11 @@ from latdoctor.lab.redis_server import RedisServer
 from latdoctor.lab.server.config import SessionsConfig
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.session_metrics import SessionMetrics
-from latdoctor.lab.server.sessions.conversation import recomputed, state_checksum
+from latdoctor.lab.server.sessions.conversation import recomputed
 from latdoctor.lab.server.sessions.redis_store import KEY_PREFIX, StoreFailure
 from latdoctor.lab.server.sessions.session_levels import OpenSession, SessionLevel, SessionLevels
 from latdoctor.lab.server.sessions.store_breaker import StoreBreaker
-from latdoctor.lab.server.tokenizer import text_tokens
+from latdoctor.load.text_tokens import state_checksum, text_tokens
 from tests.lab.server.running_server import ADMIN, Running
 from tests.lab.sessions.redis_servers import config_in_redis, in_redis
 

@@ -17,9 +17,9 @@ from latdoctor.lab.server.config import MemoryConfig, ModelSettings, QueueConfig
 from latdoctor.lab.server.intent_model import INTENTS, IntentModel
 from latdoctor.lab.server.memory import build
 from latdoctor.lab.server.serve import torch_backend
-from latdoctor.lab.server.tokenizer import text_tokens
 from latdoctor.lab.server.versions.model_registry import add_version
 from latdoctor.lab.server.versions.network_weights import drawn_weights
+from latdoctor.load.text_tokens import text_tokens
 from tests.lab.server.fakes import PATIENCE
 from tests.lab.server.running_server import ADMIN, Running
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Sequence
 
 from latdoctor.lab.server.config import FEATURE_NAMES, FeaturesConfig
-from latdoctor.lab.server.tokenizer import RESERVED, VOCABULARY
+from latdoctor.load.text_tokens import RESERVED, VOCABULARY
 
 LEVELS = 16  # that a feature can have
 

@@ -37,9 +37,9 @@ from latdoctor.lab.server.network import (
     resolve_precision,
 )
 from latdoctor.lab.server.standby_model import Predictions
-from latdoctor.lab.server.tokenizer import VOCABULARY
 from latdoctor.lab.server.versions.model_weights import VerifiedWeights, load_weights
 from latdoctor.lab.server.versions.network_weights import loaded_encoder
+from latdoctor.load.text_tokens import VOCABULARY
 
 INTENTS = (
     "order-status",

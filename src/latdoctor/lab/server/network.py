@@ -23,7 +23,7 @@ from torch._dynamo.callback import callback_handler
 from torch.nn import functional
 
 from latdoctor.errors import UsageError
-from latdoctor.lab.server.tokenizer import VOCABULARY
+from latdoctor.load.text_tokens import VOCABULARY
 
 POSITIONS = 512
 FRAME_WIDTH = 80  # features of one audio frame

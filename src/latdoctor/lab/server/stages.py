@@ -36,9 +36,9 @@ from latdoctor.lab.server.intent_request import (
 )
 from latdoctor.lab.server.metrics import ServerMetrics
 from latdoctor.lab.server.session_metrics import STORED
-from latdoctor.lab.server.sessions.conversation import state_checksum
 from latdoctor.lab.server.sessions.session_levels import SessionLevels
-from latdoctor.lab.server.tokenizer import SEPARATOR, audio_frames, audio_length, text_tokens
+from latdoctor.lab.server.tokenizer import SEPARATOR, audio_frames, audio_length
+from latdoctor.load.text_tokens import state_checksum, text_tokens
 
 OK = 200
 ON_THREAD = ("preprocess", "session", "features", "postprocess", "send")

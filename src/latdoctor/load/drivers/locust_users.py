@@ -21,6 +21,7 @@ from geventhttpclient.client import HTTPClient
 from geventhttpclient.response import HTTPConnectionClosed, HTTPParseError
 from locust import User, task
 
+from latdoctor.load.answered_history import has_wrong_history
 from latdoctor.load.drivers.exported import ExportedLoad
 from latdoctor.load.drivers.locust_sessions import UserGreenlets
 from latdoctor.load.drivers.share import Share, shared_schedule, shared_users
@@ -31,6 +32,7 @@ from latdoctor.load.outcome import (
     NO_CONNECTION,
     RESET,
     TIMEOUT,
+    WRONG_HISTORY,
     Ending,
     Reply,
     RequestOutcome,
@@ -231,6 +233,8 @@ class PlanSender(User):  # type: ignore[misc]  # Locust is not installed where t
         status = response.status_code
         if status == 200 and expected_id is not None and f'"{expected_id}"'.encode() not in answer:
             return Reply(BAD_ANSWER)
+        if status == 200 and expected_id is not None and has_wrong_history(content, answer):
+            return Reply(WRONG_HISTORY)
         after = str(response.get("Retry-After", ""))
         return Reply(str(status), float(after) if after.isdigit() and len(after) < 6 else None, len(answer))
 

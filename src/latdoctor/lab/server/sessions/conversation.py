@@ -7,7 +7,6 @@ conversation. A digest of each turn's text shows which, and costs a hundredth of
 from __future__ import annotations
 
 import struct
-from array import array
 from collections.abc import Sequence
 from hashlib import blake2b
 
@@ -15,13 +14,12 @@ import msgspec
 from msgspec import Struct
 
 from latdoctor.decode_errors import UNDECODABLE
-from latdoctor.lab.server.tokenizer import text_tokens
+from latdoctor.load.text_tokens import TOKEN_BYTES, packed_tokens, text_tokens, unpacked_tokens
 
 DIGEST_BYTES = 8
 _HEADER = struct.Struct(f">Q{DIGEST_BYTES}s")  # number of the turn, digest of its text: readable by the store's script
 TAG_BYTES = _HEADER.size
 MOST_TOKENS = 4096  # of a turn that is decoded
-_TYPE = "H"  # unsigned, 16 bits: the vocabulary has 8192 ids
 _LITTLE = "<u2"
 
 
@@ -122,11 +120,6 @@ def difference(stored: Conversation | None, desired: Conversation) -> StateDiffe
     return StateDifference(None, desired.turns)
 
 
-def state_checksum(tokens: Sequence[int]) -> str:
-    """Of the tokens of history that an answer was computed with: a client computes it from its own texts."""
-    return blake2b(_encoded(tokens), digest_size=DIGEST_BYTES).hexdigest()
-
-
 class _StoredTurn(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The stored form of a turn's tokens. It names no type of Python: decoding constructs nothing else."""
 
@@ -142,7 +135,7 @@ _DECODER = msgspec.msgpack.Decoder(_StoredTurn)
 
 def encode_turn(turn: Turn, compress_bytes: int = 0) -> bytes:
     """Tag and MessagePack record of a turn; more than `compress_bytes` of tokens are compressed (0: never)."""
-    data = _encoded(turn.tokens)
+    data = packed_tokens(turn.tokens)
     compressed = 0 < compress_bytes < len(data)
     if compressed:
         import zstandard
@@ -164,13 +157,9 @@ def decode_turn(stored: bytes) -> Turn:
     if record.dtype != _LITTLE or not 0 <= length <= MOST_TOKENS:
         raise ValueError("tokens of another type or number")
     data = _decompressed(record.data, length) if record.compressed else record.data
-    tokens = array(_TYPE)
-    if len(data) != length * tokens.itemsize:
+    if len(data) != length * TOKEN_BYTES:
         raise ValueError("another number of tokens than declared")
-    tokens.frombytes(data)
-    if _BIG_ENDIAN:
-        tokens.byteswap()
-    return Turn(number, digest, tuple(tokens))
+    return Turn(number, digest, unpacked_tokens(data))
 
 
 def _decompressed(data: bytes, length: int) -> bytes:
@@ -180,13 +169,3 @@ def _decompressed(data: bytes, length: int) -> bytes:
         return zstandard.ZstdDecompressor().decompress(data, max_output_size=length * 2)
     except zstandard.ZstdError as error:
         raise ValueError(f"not compressed tokens: {error}") from error
-
-
-_BIG_ENDIAN = struct.pack("=H", 1) != struct.pack("<H", 1)
-
-
-def _encoded(tokens: Sequence[int]) -> bytes:
-    values = array(_TYPE, tokens)
-    if _BIG_ENDIAN:
-        values.byteswap()
-    return values.tobytes()

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from latdoctor.lab.server.network import FRAME_WIDTH, HEADS, Attention, Encoder, draw_weights, layers_of
-from latdoctor.lab.server.tokenizer import VOCABULARY
 from latdoctor.lab.server.versions.model_registry import ModelRefused, RefusalCode
 from latdoctor.lab.server.versions.model_weights import VerifiedWeights
+from latdoctor.load.text_tokens import VOCABULARY
 
 ARCHITECTURE = "intent-encoder"
 _LAYER = re.compile(r"layers\.(\d{1,3})\.")
