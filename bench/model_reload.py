@@ -71,7 +71,10 @@ def registry_of(folder: Path) -> list[str]:
     return good
 
 
-def expected(registry: Path, versions: Sequence[str]) -> dict[tuple[str, str], tuple[str, float]]:
+def expected(
+    registry: Path, versions: Sequence[str], texts: Sequence[str], positions: int
+) -> dict[tuple[str, str], tuple[str, float]]:
+    """What each version answers to each text (intent and score), computed apart from the server."""
     from latdoctor.lab.server.config import MemoryConfig
     from latdoctor.lab.server.intent_model import INTENTS, IntentModel
     from latdoctor.lab.server.memory import build
@@ -80,8 +83,8 @@ def expected(registry: Path, versions: Sequence[str]) -> dict[tuple[str, str], t
     found = {}
     for version in versions:
         settings = ModelSettings(version=version, precision="fp32", registry=str(registry))
-        model = IntentModel(settings, build(MemoryConfig(backend="arena", pool_mib=8)), positions=TOKENS)
-        for text in TEXTS:
+        model = IntentModel(settings, build(MemoryConfig(backend="arena", pool_mib=8)), positions=positions)
+        for text in texts:
             answer = model.forward([text_tokens(text)])
             found[version, text] = (INTENTS[answer.intents[0]], answer.scores[0])
     return found
@@ -163,7 +166,7 @@ def main(given: Sequence[str] | None = None) -> int:
     options = parser.parse_args(given)
     with tempfile.TemporaryDirectory(prefix="latdoctor-registry-") as folder:
         good = registry_of(Path(folder))
-        answers_of = expected(Path(folder), good)
+        answers_of = expected(Path(folder), good, TEXTS, TOKENS)
         model = {"registry": folder, "version": good[0], "precision": "fp32"}
         config = patched(ServerConfig(), {"model": model, "queue": {"max_tokens_per_request": TOKENS}})
         planned = steps(good, options.reloads, options.damaged)

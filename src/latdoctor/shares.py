@@ -19,12 +19,15 @@ class Share:
 
     def interval(self, z: float) -> tuple[float, float]:
         """Wilson's interval, `z` standard errors to either side; 0..1 where there are none."""
-        if not self.total:
-            return 0.0, 1.0
-        share, n = self.bad / self.total, self.total
-        middle = share + z * z / (2 * n)
-        half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n))
-        return max(0.0, (middle - half) / (1 + z * z / n)), min(1.0, (middle + half) / (1 + z * z / n))
+        return wilson(self.bad, self.total, z) if self.total else (0.0, 1.0)
+
+
+def wilson(events: float, of: int, z: float) -> tuple[float, float]:
+    """Wilson's score interval (1927). `events` may be fractional, which scipy's interval does not accept."""
+    share = events / of
+    middle = share + z * z / (2 * of)
+    half = z * math.sqrt(share * (1 - share) / of + z * z / (4 * of * of))
+    return max(0.0, (middle - half) / (1 + z * z / of)), min(1.0, (middle + half) / (1 + z * z / of))
 
 
 def difference(one: Share, other: Share, z: float) -> tuple[float, float]:

@@ -10,7 +10,7 @@ from latdoctor.units import elapsed, format_value
 
 
 def measurement_text(found: CapacityMeasurement) -> str:
-    """Three lines: the limit and what binds it; what to plan; how it was found."""
+    """The limit and what binds it; what to plan; whether throughput collapses; how it was found."""
     objective = f"P{found.attainment * 100:g} ≤ {format_value(found.slo, 'time')}"
     if found.limit <= 0:
         lines = [f"no rate meets {objective}: the lowest, {min(one.rate for one in found.levels):.3g} req/s, failed"]
@@ -25,6 +25,12 @@ def measurement_text(found: CapacityMeasurement) -> str:
             f"bound by {TEXT[found.bound_by]}{shape}",
             f"with 30 % reserve plan {found.planned:.3g} req/s per replica{_of_model(found)}",
         ]
+    if found.collapse is not None:
+        best, deepest = found.collapse
+        lines.append(
+            f"throughput collapses under load, {best.rate:.3g}/s with {best.in_flight} in flight, {deepest.rate:.3g}/s "
+            f"with {deepest.in_flight}: bound the requests in flight; the limit varies from run to run"
+        )
     valid = "; ".join(found.problems) if found.problems else "generator valid, machine quiet"
     lines.append(f"{len(found.levels)} levels, {elapsed(found.lasted)}; {valid}")
     lines.append("next: save it with -o json > capacity.json, then latdoctor capacity plan capacity.json --rate N")
@@ -77,6 +83,10 @@ def plan_text(found: CapacityPlan) -> str:
         share = found.with_one_lost
         then = "the SLO holds" if share <= 1 else "the SLO is missed"
         lines.append(f"with one replica lost each of the others has {share * 100:.0f} % of its limit: {then}")
+    if found.collapses:
+        lines.append(
+            "its throughput collapses under load: P99 of the model is too low, the limit varies from run to run"
+        )
     if found.source is CapacitySource.HISTORY:
         lines.append("estimated from history, not measured" + ("; fewer may do" if found.at_most else ""))
     label = "but" if found.source is CapacitySource.HISTORY else "spoiled"

@@ -10,6 +10,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from latdoctor.shares import wilson
+
 Z = 1.959964  # of 95 %
 RESAMPLES = 1000
 _SEED = 20261122
@@ -37,13 +39,10 @@ class BootstrapEstimate(Struct, frozen=True):
 
 
 def proportion(right: float, of: int) -> Proportion:
-    """Wilson's score interval (1927). `right` may be fractional, which scipy's interval does not accept."""
+    """A share with Wilson's interval. `right` may be fractional."""
     if of == 0:
         return Proportion(0, 0, None, None, None)
-    p, z2 = right / of, Z * Z
-    middle = (p + z2 / (2 * of)) / (1 + z2 / of)
-    half = Z * math.sqrt(p * (1 - p) / of + z2 / (4 * of * of)) / (1 + z2 / of)
-    return Proportion(right, of, p, max(0.0, middle - half), min(1.0, middle + half))
+    return Proportion(right, of, right / of, *wilson(right, of, Z))
 
 
 def at_most(events: int, of: int) -> float | None:

@@ -11,15 +11,14 @@ from typing import Any
 import httpx
 import pytest
 import torch
+from bench.model_reload import expected
 
 from latdoctor.lab.faults.model_files import REFUSED_AS, ModelDamage, damage_version
 from latdoctor.lab.server.config import MemoryConfig, ModelSettings, QueueConfig, ServerConfig
-from latdoctor.lab.server.intent_model import INTENTS, IntentModel
-from latdoctor.lab.server.memory import build
+from latdoctor.lab.server.intent_model import INTENTS
 from latdoctor.lab.server.serve import torch_backend
 from latdoctor.lab.server.versions.model_registry import add_version
 from latdoctor.lab.server.versions.network_weights import drawn_weights
-from latdoctor.load.text_tokens import text_tokens
 from tests.lab.server.fakes import PATIENCE
 from tests.lab.server.running_server import ADMIN, Running
 
@@ -89,21 +88,9 @@ class Clients:
             thread.join(PATIENCE)
 
 
-def expected(registry: Path) -> dict[tuple[str, str], tuple[str, float]]:
-    """What each version answers to each text, computed apart from the server."""
-    found = {}
-    for version in GOOD:
-        settings = ModelSettings(version=version, precision="fp32", registry=str(registry))
-        model = IntentModel(settings, build(MemoryConfig(backend="arena", pool_mib=4)), positions=TOKENS)
-        for text in TEXTS:
-            answer = model.forward([text_tokens(text)])
-            found[version, text] = (INTENTS[answer.intents[0]], answer.scores[0])
-    return found
-
-
 def test_reloads_lose_no_request_and_serve_no_damaged_version(server: Running, registry: Path) -> None:
     steps: list[str] = [*GOOD[1:], ModelDamage.FLIPPED_BIT, *GOOD[:5], ModelDamage.TRUNCATED]
-    answers_of = expected(registry)
+    answers_of = expected(registry, GOOD, TEXTS, TOKENS)
     with Clients(server.url) as clients:
         for step in steps:
             before = len(clients.answers)

@@ -14,6 +14,7 @@ from latdoctor.planning.replica_count import RESERVE
 from latdoctor.planning.stored import read_stored
 
 SCHEMA_VERSION = "1"
+_COLLAPSED = 0.75  # of the best throughput of a closed loop, in the deepest one
 
 
 class CapacitySource(StrEnum):
@@ -80,6 +81,18 @@ class CapacityMeasurement(Struct, frozen=True):
     def planned(self) -> float:
         """What to plan for one replica."""
         return self.limit * (1 - RESERVE)
+
+    @property
+    def collapse(self) -> tuple[ClosedLevel, ClosedLevel] | None:
+        """The best and the deepest closed loop, where throughput collapses with more requests in flight.
+
+        Chance then decides at which rate a queue builds up that the server never works off: the limit differs from run
+        to run, and the queueing model, whose speed does not fall, is too hopeful.
+        """
+        if not self.closed:
+            return None
+        best, deepest = max(self.closed, key=lambda one: one.rate), max(self.closed, key=lambda one: one.in_flight)
+        return (best, deepest) if deepest.rate < _COLLAPSED * best.rate else None
 
 
 def read_measurement(path: Path) -> CapacityMeasurement:
