@@ -81,16 +81,37 @@ def test_only_a_state_before_the_confirmed_one_is_a_loss(found: Conversation, lo
     writes = AcknowledgedWrites()
     writes.confirmed("s", state("a", "b"))
     writes.confirmed("s", Conversation(state("a", "b", "c").turns[1:]))  # the window has dropped the first turn
-    assert not writes.has_lost("other", found)
-    assert writes.has_lost("s", found) is lost
-    assert not writes.has_lost("s", found)  # counted once
+    assert not has_lost(writes, "other", found)
+    assert has_lost(writes, "s", found) is lost
+    assert not has_lost(writes, "s", found)  # counted once
+
+
+def has_lost(writes: AcknowledgedWrites, session: str, found: Conversation) -> bool:
+    return writes.has_lost(session, writes.known(session), found)
+
+
+def test_what_is_confirmed_during_a_read_is_not_missed_in_it() -> None:
+    writes = AcknowledgedWrites()
+    writes.confirmed("s", state("a", "b"))
+    known = writes.known("s")
+    writes.confirmed("s", state("a", "b", "c"))
+    assert not writes.has_lost("s", known, state("a", "b"))
+    assert writes.has_lost("s", known, state("a"))
+
+
+def test_a_late_turn_that_this_server_wrote_over_later_ones_is_no_loss() -> None:
+    writes = AcknowledgedWrites()
+    writes.confirmed("s", state("a", "b", "c"))
+    writes.confirmed("s", state("a", "b"))
+    assert not has_lost(writes, "s", state("a", "b"))
+    assert has_lost(writes, "s", state("a"))
 
 
 def test_the_oldest_sessions_are_forgotten() -> None:
     writes = AcknowledgedWrites(sessions=2)
     for session in "abc":
         writes.confirmed(session, state("1", "2"))
-    assert [writes.has_lost(session, state("1")) for session in "abc"] == [False, True, True]
+    assert [has_lost(writes, session, state("1")) for session in "abc"] == [False, True, True]
 
 
 def info(run: str, history: str, before: str = "0" * 40) -> dict[str, object]:

@@ -22,20 +22,24 @@ class AcknowledgedWrites:
     def confirmed(self, session: str, written: Conversation) -> None:
         """The store has confirmed this state."""
         with self._lock:
-            known = self._tags.get(session, ())
-            new = tuple(turn.tag for turn in written.turns if turn.tag not in known)
-            self._tags[session] = (*known, *new)[-_TURNS:]
+            new = tuple(turn.tag for turn in written.turns)
+            before = (tag for tag in self._tags.get(session, ()) if tag not in new)
+            self._tags[session] = (*before, *new)[-_TURNS:]
             self._tags.move_to_end(session)
             if len(self._tags) > self._most:
                 self._tags.popitem(last=False)
 
-    def has_lost(self, session: str, found: Conversation) -> bool:
-        """Whether the store, which returned `found`, has fallen back to a state before the confirmed one.
+    def known(self, session: str) -> tuple[bytes, ...]:
+        """Tags of the confirmed turns, oldest first: as they were before a read, which may miss later ones."""
+        with self._lock:
+            return self._tags.get(session, ())
+
+    def has_lost(self, session: str, known: tuple[bytes, ...], found: Conversation) -> bool:
+        """Whether the store, which returned `found`, has fallen back to a state before the one `known` before the read.
 
         True once for each loss. A state that the store lost whole is not distinguished from one that expired.
         """
+        if found.last.tag not in known[:-1]:
+            return False
         with self._lock:
-            lost = found.last.tag in self._tags.get(session, ())[:-1]
-            if lost:
-                del self._tags[session]
-            return lost
+            return self._tags.pop(session, None) is not None

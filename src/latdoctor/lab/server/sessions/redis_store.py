@@ -144,6 +144,7 @@ class RedisStore:
 
     def read(self, session: str) -> Conversation | None:
         """None where there is none. Raises StoreError; what is no conversation is deleted."""
+        confirmed = self._acknowledged.known(session)
         with self._call():
             reply = self._client.lrange(KEY_PREFIX + session, -_MOST_TURNS, -1)
         stored = [one for one in reply if isinstance(one, bytes)]
@@ -157,7 +158,7 @@ class RedisStore:
             with self._call():
                 self._client.delete(KEY_PREFIX + session)
             raise StoreError(StoreFailure.CORRUPT, str(error)) from error
-        if self._acknowledged.has_lost(session, found):
+        if self._acknowledged.has_lost(session, confirmed, found):
             self._observer.lost_write()
         return found
 
