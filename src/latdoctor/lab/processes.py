@@ -28,7 +28,8 @@ from latdoctor.lab.server.supervisor import free_ports
 class ServerProcess:
     """`latdoctor lab serve` on a free loopback port, with its own token; a context manager that ends it.
 
-    With more than one of `replicas` it is a router in front of them. `faults`: with fault agents.
+    With more than one of `replicas`, or with `edge` nodes, it is a router in front of them, with the settings `router`.
+    `faults`: with fault agents.
     """
 
     def __init__(
@@ -36,6 +37,8 @@ class ServerProcess:
         config: ServerConfig,
         replicas: int = 1,
         *,
+        edge: int = 0,
+        router: Mapping[str, Any] | None = None,
         faults: bool = True,
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -43,10 +46,12 @@ class ServerProcess:
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = secrets.token_urlsafe(24)
         self.admin = AdminClient(self.url, self.token)
-        self.is_router = replicas > 1
+        self.is_router = replicas > 1 or edge > 0
         self._folder = tempfile.TemporaryDirectory(prefix="latdoctor-lab-")
         self._arguments = [
             *(["--replicas", str(replicas)] if self.is_router else []),
+            *(["--edge", str(edge)] if edge else []),
+            *(f"--set=router.{name}={value}" for name, value in (router or {}).items()),
             *(["--fault-agent"] if faults else []),
         ]
         self._config = config
@@ -74,6 +79,11 @@ class ServerProcess:
     def replicas(self) -> tuple[ReplicaStatus, ...]:
         """The replicas of a router. Raises OperationError."""
         _, body = self.admin.ask("GET", "/admin/replicas")
+        return msgspec.json.decode(body, type=tuple[ReplicaStatus, ...])
+
+    def edge_nodes(self) -> tuple[ReplicaStatus, ...]:
+        """The edge nodes of a router that has any. Raises OperationError."""
+        _, body = self.admin.ask("GET", "/admin/edge")
         return msgspec.json.decode(body, type=tuple[ReplicaStatus, ...])
 
     def _started(self, config: ServerConfig) -> ChildProcess:
@@ -153,6 +163,7 @@ class Deployment:
         return InjectionTargets(
             servers=self._admins,
             pids=self.pids,
+            edge_pids=tuple(node.pid for node in self._server.edge_nodes()) if self._scenario.edge else (),
             router=self._server.admin if self._server.is_router else None,
             clients_proxy=self._clients_proxy.admin if self._clients_proxy else None,
             dependency_proxy=self._dependency_proxy.admin if self._dependency_proxy else None,
@@ -186,7 +197,13 @@ class Deployment:
         if self._scenario.session_store is not None:
             knobs, environment[PASSWORD_VARIABLE] = self._start_session_store(self._scenario.session_store)
             config = patched(config, {"sessions": {"store": "redis", **knobs}})
-        server = ServerProcess(config, self._scenario.replicas, environment=environment)
+        server = ServerProcess(
+            config,
+            self._scenario.replicas,
+            edge=self._scenario.edge,
+            router=self._scenario.router,
+            environment=environment,
+        )
         self._started = self._ends.enter_context(server)
         if self._scenario.clients_proxy:
             self._clients_proxy = self._proxy(self._server.url)

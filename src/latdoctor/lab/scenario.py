@@ -102,7 +102,8 @@ class InjectedCause(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
-    """A complete incident. `dependency`: the server calls it for each request. `session_store`: a real
+    """A complete incident. `edge`: nodes of an edge tier beside the replicas. `router`: settings of the router in front
+    of several replicas. `dependency`: the server calls it for each request. `session_store`: a real
     Redis keeps the sessions. `clients_proxy`: the clients connect
     through a proxy that can inject network faults. `severities`: by name, the settings (as `overridden` takes them)
     that make it milder or more severe.
@@ -115,6 +116,8 @@ class Scenario(Struct, frozen=True, forbid_unknown_fields=True):
     load: LoadSettings = LoadSettings()
     truth: tuple[str | InjectedCause, ...] = ()
     replicas: Annotated[int, Meta(ge=1, le=8)] = 1
+    edge: Annotated[int, Meta(ge=0, le=8)] = 0
+    router: dict[str, Any] = {}
     dependency: StoreSettings | None = None
     session_store: RedisSettings | None = None
     clients_proxy: bool = False

@@ -3,6 +3,7 @@
 All faults are real and end by themselves after their lifetime: `configure` changes knobs of the server, `agent`
 disturbs a stage inside it, `neighbour` starts processes that use the machine's CPUs or its disk, `network` degrades a
 connection, `session-store` breaks the Redis that keeps the sessions, `limit` limits a process's CPU or memory,
+`edge-route` loses the way to the edge tier,
 `weights` sends too much to one replica, `canary` sends a share of the requests to another version of the model, `kill`
 kills a replica, `restart` restarts the server.
 """
@@ -76,10 +77,17 @@ class SessionStoreFault(Struct, frozen=True, forbid_unknown_fields=True, tag="se
 
 
 class LimitFault(Struct, frozen=True, forbid_unknown_fields=True, tag="limit", tag_field="kind"):
-    """A limit on the server's process: `cpu`: so many CPUs; `memory`: this share of its mapped file pages."""
+    """A limit on the process of each server or edge node: so many CPUs, or this share of its mapped file pages."""
 
     of: LimitKind
     share: Annotated[float, Meta(gt=0, le=16)]
+    lifetime: Lifetime = 60.0
+    on: Literal["servers", "edge"] = "servers"
+
+
+class EdgeRouteFault(Struct, frozen=True, forbid_unknown_fields=True, tag="edge-route", tag_field="kind"):
+    """The way from the router to its edge nodes swallows requests; the nodes themselves are well."""
+
     lifetime: Lifetime = 60.0
 
 
@@ -117,6 +125,7 @@ Fault = (
     | NetworkFault
     | SessionStoreFault
     | LimitFault
+    | EdgeRouteFault
     | WeightsFault
     | CanaryFault
     | KillFault
@@ -130,6 +139,7 @@ class InjectionTargets:
 
     servers: tuple[AdminClient, ...] = ()
     pids: tuple[int, ...] = ()
+    edge_pids: tuple[int, ...] = ()
     router: AdminClient | None = None
     clients_proxy: AdminClient | None = None
     dependency_proxy: AdminClient | None = None
@@ -158,7 +168,7 @@ def inject(fault: Fault, targets: InjectionTargets, undo: ExitStack) -> None:
             _add_toxic(_needed(_proxy(between, targets), "proxy"), toxic, undo)
         case SessionStoreFault(does, lifetime):
             undo.enter_context(store_fault(does, _session_store(targets), lifetime))
-        case WeightsFault() | CanaryFault() | KillFault():
+        case WeightsFault() | CanaryFault() | KillFault() | EdgeRouteFault():
             _at_router(fault, _needed(targets.router, "router"), undo)
         case RestartFault(knobs):
             _restart(targets)(knobs)
@@ -185,8 +195,12 @@ def _session_store(targets: InjectionTargets) -> SessionStore:
     return targets.session_store
 
 
-def _at_router(fault: WeightsFault | CanaryFault | KillFault, router: AdminClient, undo: ExitStack) -> None:
+def _at_router(
+    fault: WeightsFault | CanaryFault | KillFault | EdgeRouteFault, router: AdminClient, undo: ExitStack
+) -> None:
     match fault:
+        case EdgeRouteFault(lifetime):
+            _at_each((router,), "edge-route", {"lifetime": lifetime}, undo)
         case WeightsFault(weights, lifetime):
             _at_each((router,), "weights", {"weights": weights, "lifetime": lifetime}, undo)
         case CanaryFault(version, share, lifetime):
@@ -196,10 +210,11 @@ def _at_router(fault: WeightsFault | CanaryFault | KillFault, router: AdminClien
 
 
 def _limit(fault: LimitFault, targets: InjectionTargets, undo: ExitStack) -> None:
-    if not targets.pids:
+    pids = targets.edge_pids if fault.on == "edge" else targets.pids
+    if not pids:
         raise UsageError("this fault acts on a process", next_step="--pid N of the server")
     limit = cpu_quota if fault.of is LimitKind.CPU else memory_squeeze
-    for pid in targets.pids:
+    for pid in pids:
         undo.enter_context(limit(pid, fault.share, fault.lifetime))
 
 
