@@ -87,6 +87,34 @@ class GovernanceConfig(Struct, frozen=True, forbid_unknown_fields=True):
     retry_budget: Annotated[float, Meta(ge=0, le=1, extra=_LIVE)] = 0.0  # share of requests that may be retries; 0: any
 
 
+ClassName = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
+
+
+class PrioritiesConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Classes of requests, by the header X-Priority-Class, each with a share of `seats` requests that are computed or
+    queued and of `waiting` before (`priority_classes`). `seats` 0: off. A request without the header is of `default`.
+    """
+
+    seats: Annotated[int, Meta(ge=0, le=100_000, extra=_LIVE)] = 0
+    waiting: Annotated[int, Meta(ge=0, le=100_000, extra=_LIVE)] = 200
+    names: Annotated[tuple[ClassName, ...], Meta(min_length=1, max_length=16, extra=_LIVE)] = (
+        *("interactive", "standard", "batch"),
+    )
+    shares: Annotated[
+        tuple[Annotated[float, Meta(ge=0, le=1)], ...], Meta(min_length=1, max_length=16, extra=_LIVE)
+    ] = (0.6, 0.3, 0.1)
+    default: Annotated[ClassName, Meta(extra=_LIVE)] = "standard"
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        if len(self.names) != len(self.shares) or len(set(self.names)) != len(self.names):
+            raise ValueError(f"names are {list(self.names)} and shares {list(self.shares)}: one share for each name")
+        if sum(self.shares) > 1 + 1e-9:
+            raise ValueError(f"shares are {list(self.shares)}, together more than 1")
+        if self.default not in self.names:
+            raise ValueError(f"default is {self.default!r}, and must be one of {list(self.names)}")
+
+
 class ModelSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """The model and how it is computed. `auto` is bf16 where the processor has AMX, else fp32.
 
@@ -212,6 +240,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     queue: QueueConfig = QueueConfig()
     memory: MemoryConfig = MemoryConfig()
     governance: GovernanceConfig = GovernanceConfig()
+    priorities: PrioritiesConfig = PrioritiesConfig()
     model: ModelSettings = ModelSettings()
     features: FeaturesConfig = FeaturesConfig()
     sessions: SessionsConfig = SessionsConfig()

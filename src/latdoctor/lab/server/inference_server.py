@@ -18,6 +18,7 @@ from latdoctor.lab.server.access_log import AccessLog
 from latdoctor.lab.server.admin import AdminInterface, Operations
 from latdoctor.lab.server.admin_http import AdminGuard
 from latdoctor.lab.server.answer_cache import AnswerCache
+from latdoctor.lab.server.class_gate import ClassGate
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
@@ -95,6 +96,7 @@ class InferenceServer:
             *(config.sessions, config.queue.max_tokens_per_request, SessionMetrics(self.metrics), self.shared, clock)
         )
         self.answers = AnswerCache(config.answer_cache, self.metrics, self._model_version, clock)
+        self.classes = ClassGate(config.priorities, self.metrics)
         self.dependency = DependencyClient(config.dependency, self.metrics)
         self.access_log = AccessLog(identity.access_log) if identity.access_log else None
         self._request_threads = ThreadPoolExecutor(REQUEST_THREADS, "latdoctor-request")
@@ -108,13 +110,14 @@ class InferenceServer:
         self.stages = Stages(self.stage_handlers.calls(), self.dependency.stage, observe, self._request_threads)
         self.live_config = LiveConfig(
             *(config, self.engine, self.models, backend.pool, self.governance, self.sessions),
-            *(self.answers, self.dependency, self.side_thread),
+            *(self.answers, self.dependency, self.classes, self.side_thread),
         )
         self.intent_handler = IntentHandler(
             self.engine,
             self.stages,
             self.stage_handlers,
             self.governance,
+            self.classes,
             self.metrics,
             self.readiness,
             lambda: self.live_config.config,

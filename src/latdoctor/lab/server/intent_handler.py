@@ -16,6 +16,7 @@ from functools import partial
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
+from latdoctor.lab.server.class_gate import HEADER, ClassGate
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, LoadShed, RequestRefused, Unavailable
@@ -45,6 +46,7 @@ class IntentHandler:
     stages: Stages
     stage_handlers: StageHandlers
     governance: Governance
+    classes: ClassGate
     metrics: ServerMetrics
     readiness: Readiness
     config: Callable[[], ServerConfig]
@@ -82,7 +84,8 @@ class IntentHandler:
         )
         await self.stages.before(context)
         if context.cached is None:
-            await self._admitted(request, context)
+            async with self.classes.seat(self.classes.class_of(request.headers.get(HEADER))):
+                await self._admitted(request, context)
         await self.stages.after(context)
         self._count(context)
         return context

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from latdoctor.lab.server.answer_cache import AnswerCache
+from latdoctor.lab.server.class_gate import ClassGate
 from latdoctor.lab.server.config import ServerConfig, changed_restart_knobs, patched
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
@@ -33,6 +34,7 @@ class LiveConfig:
     sessions: SessionLevels
     answers: AnswerCache
     dependency: DependencyClient
+    classes: ClassGate
     threads: Executor
     _changing: asyncio.Lock = field(default_factory=asyncio.Lock)
     _start: str = field(default_factory=lambda: secrets.token_hex(4))
@@ -81,6 +83,7 @@ class LiveConfig:
         self.governance.configure(after)
         self.answers.configure(after.answer_cache)
         self.dependency.configure(after.dependency)
+        self.classes.configure(after.priorities)
         if (before.batching, before.governance) != (after.batching, after.governance):
             self.engine.reschedule(after)
 

@@ -25,7 +25,7 @@ FIXED = ("replica", "backend")
 STATUSES = ("200", "400", "413", "422", "429", "500", "503")
 REASONS = ("full", "tokens", "waste", "idle", "age", "timeout", "alone", "arrival", "seconds", "bucket")
 LANES = ("all", "short", "long")
-SHED = ("queue-full", "deadline", "breaker", "retry-budget")
+SHED = ("queue-full", "deadline", "breaker", "retry-budget", "class-full")
 REJECTED = ("malformed", "invalid", "empty", "too-large", "too-long", "slow-body")
 
 
