@@ -24,7 +24,10 @@ NO_LIMIT = 1 << 30  # of seats, while the classes are off
 
 
 class ClassMetrics(Collector):
-    """Requests, waits and refusals by class; what is seated and waits is read at each scrape."""
+    """Requests, waits and refusals by class; what is seated and waits is read at each scrape.
+
+    They are on the page of a server whose classes are on, or were.
+    """
 
     def __init__(self, metrics: ServerMetrics, quotas: ClassQuotas) -> None:
         self._fixed, self._quotas = metrics.fixed, quotas
@@ -76,9 +79,16 @@ class ClassGate:
     def __init__(self, config: PrioritiesConfig, metrics: ServerMetrics) -> None:
         self._config = config
         self._quotas = ClassQuotas(_rule(config))
-        self._metrics = ClassMetrics(metrics, self._quotas)
+        self._server_metrics = metrics
+        self._made: ClassMetrics | None = None
         self._numbers = itertools.count()
         self._turns: dict[int, asyncio.Future[None]] = {}
+
+    @property
+    def _metrics(self) -> ClassMetrics:
+        if self._made is None:
+            self._made = ClassMetrics(self._server_metrics, self._quotas)
+        return self._made
 
     def configure(self, config: PrioritiesConfig) -> None:
         self._config = config
