@@ -62,6 +62,9 @@ def test_the_page_of_the_router_names_what_is_wrong_with_its_edge(fault: object,
             await fault(found)
             for _ in range(REQUESTS):
                 await intent(found, SHORT)
-            assert causes(before, await found.metrics()) == expected
+            after = await found.metrics()
+            async with found.session.delete("/faults/edge-route", headers=LET_IN) as answer:
+                assert answer.status == 204
+            assert causes(before, after) == expected
 
     run(test)
