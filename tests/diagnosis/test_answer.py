@@ -383,6 +383,14 @@ def test_experimental_causes_offer_no_playbook() -> None:
         assert rank(of, Network.of(of, checks), checks)[0].playbooks == playbooks
 
 
+def test_the_playbook_that_fits_what_was_found_comes_first() -> None:
+    one = dataclasses.replace(oracle.cause("c", f=0.9), playbooks=("p", "q"), playbooks_when={"f": "q"})
+    of = RuleSet((oracle.finding("f"),), (one,))
+    for ln_lambda, playbooks in ((5.0, ("q", "p")), (-5.0, ("p", "q"))):
+        checks = oracle.World(of, {"f": ln_lambda}).checks
+        assert rank(of, Network.of(of, checks), checks)[0].playbooks == playbooks
+
+
 def test_same_evidence_same_diagnosis(rules: RuleSet) -> None:
     states = {"slow": True, "hot": True, "long": None}
     assert told(rules, **states) == told(rules, **states)

@@ -89,6 +89,8 @@ CAUSE_FILES = [
     ("any.cause", {"more": "excluded_by: [longer]"}, "the cause any.cause names an unknown finding 'longer'"),
     ("any.cause", {"more": "excluded_by: [long]"}, "any.cause expects 'long' and is ruled out by it"),
     ("any.cause", {"more": "excluded_by: long"}, "'excluded_by' must be a list"),
+    ("any.cause", {"more": "playbooks: [p]\nplaybooks_when: {longer: p}"}, "names an unknown finding 'longer'"),
+    ("any.cause", {"more": "playbooks: [p]\nplaybooks_when: {long: q}"}, "names 'q': not of its playbooks"),
     ("any.cause", {"more": "weights: {}"}, "cause has an unknown key 'weights'"),
     ("any.cause", {"tier": "hardware"}, "tier: 'hardware' is not one of"),
     ("any.cause", {"severity": "bad"}, "severity: 'bad' is not one of"),

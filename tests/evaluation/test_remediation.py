@@ -168,6 +168,11 @@ def test_run_is_spoiled_regardless_of_its_outcome(
     assert all(part in one for part, one in zip(reasons, found, strict=True))
 
 
+def test_a_fault_that_slows_nothing_is_not_expected_to() -> None:
+    phases = (whole("before", 0.0, 0.1), whole("incident", 4.0, 0.1))
+    assert not list(spoiled(loaded(*phases), [TimeRange(0.0, 7.9)], FIGURES, FIGURES, 0.0, slows=False))
+
+
 def test_requests_that_are_lost_are_an_incident_without_a_tail() -> None:
     assert is_incident(FIGURES, msgspec.structs.replace(FIGURES, answered=80))
     assert not is_incident(FIGURES, msgspec.structs.replace(FIGURES, p99=0.25))

@@ -168,6 +168,7 @@ def _cause(path: Path, problems: list[Problem]) -> Cause | None:
         excluded_by=fields.texts("excluded_by"),
         leads_to=fields.texts("leads_to"),
         playbooks=fields.texts("playbooks"),
+        playbooks_when={name: node.text or "" for name, node in fields.items("playbooks_when")},
         owner=fields.text("owner"),
         escalate_after=fields.scalar("escalate_after", parse_duration, None),
         explanation=fields.text("explanation", required=True),
@@ -209,9 +210,12 @@ def _check_references(findings: Mapping[str, Finding], causes: Mapping[str, Caus
     for cause in causes.values():
         for name in cause.expects.keys() & cause.excluded_by:
             problems.append(Problem(cause.where, f"{cause.id} expects {name!r} and is ruled out by it"))
-        for name in (*cause.expects, *cause.excluded_by, *cause.remediation_when):
+        for name in (*cause.expects, *cause.excluded_by, *cause.remediation_when, *cause.playbooks_when):
             if name not in findings:
                 problems.append(Problem(cause.where, f"the cause {cause.id} names an unknown finding {name!r}"))
+        for name in cause.playbooks_when.values():
+            if name not in cause.playbooks:
+                problems.append(Problem(cause.where, f"playbooks_when of {cause.id} names {name!r}: not of its playbooks"))
         for name in cause.leads_to:
             if name not in causes or name == cause.id:
                 problems.append(Problem(cause.where, f"the cause {cause.id} leads to {name!r}: no other cause"))

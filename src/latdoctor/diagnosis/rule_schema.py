@@ -78,6 +78,7 @@ class Cause:
     excluded_by: tuple[str, ...] = ()
     leads_to: tuple[str, ...] = ()  # causes that may be named beside it and follow from it
     playbooks: tuple[str, ...] = ()
+    playbooks_when: Mapping[str, str] = field(default_factory=dict)  # before the others, where that finding fired
     owner: str = ""
     escalate_after: float | None = None  # seconds
     explanation: str = ""

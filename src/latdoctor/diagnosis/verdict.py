@@ -113,9 +113,17 @@ def _ranked(cause: Cause, rules: RuleSet, network: Network, checks: Sequence[Che
         confirm=cause.confirm,
         remediation=_remediation(cause, by_id),
         owner=cause.owner,
-        playbooks=() if cause.status == CauseStatus.EXPERIMENTAL else cause.playbooks,
+        playbooks=_playbooks(cause, by_id),
         keep_evidence=cause.keep_evidence,
     )
+
+
+def _playbooks(cause: Cause, checks: Mapping[str, Check]) -> tuple[str, ...]:
+    """Its playbooks, first those that fit what was found, such as a canary that can be rolled back."""
+    if cause.status == CauseStatus.EXPERIMENTAL:
+        return ()
+    fitting = [playbook for name, playbook in cause.playbooks_when.items() if checks[name].status == FIRED]
+    return tuple(dict.fromkeys((*fitting, *cause.playbooks)))
 
 
 def _remediation(cause: Cause, checks: Mapping[str, Check]) -> str:

@@ -118,12 +118,19 @@ def within(result: LoadResult, span: TimeRange) -> Summary | None:
 
 
 def spoiled(
-    result: LoadResult, spans: Sequence[TimeRange], before: PhaseReport, incident: PhaseReport, others: float | None
+    result: LoadResult,
+    spans: Sequence[TimeRange],
+    before: PhaseReport,
+    incident: PhaseReport,
+    others: float | None,
+    *,
+    slows: bool = True,
 ) -> Iterator[str]:
     """Why a run does not count, by the rules for recordings and regardless of its outcome.
 
     Problems of the generator outside `spans` (seconds from the start of the load) are ignored: a late generator after
-    the remediation only adds latency, which counts against the playbook.
+    the remediation only adds latency, which counts against the playbook. `slows`: whether an injected fault slows
+    anything; wrong answers do not.
     """
     observed = {"", *_overlapping(result, spans)}
     for problem in result.problems:
@@ -132,7 +139,7 @@ def spoiled(
     yield from (problem.text for problem in unsteady(before))
     if others is not None and others > machine_state.OTHERS:
         yield machine_state.other_load(others)
-    if not is_incident(before, incident):
+    if slows and not is_incident(before, incident):
         yield f"the fault had no effect: P99 is as in the phase {BEFORE}"
 
 
@@ -219,7 +226,7 @@ def report_of(inputs: RunInputs, progress: RunProgress, alarm: SloAlarm, result:
         after = _figures("after", result, verified, pages["verified"], pages["measured"])
     processors = os.cpu_count() or 1
     others = machine_state.others(*progress.usage, processors)
-    selected = progress.selected
+    selected, slows = progress.selected, all(one.slows for one in inputs.scenario.causes)
     return RemediationReport(
         run=inputs.spec.run,
         kind=inputs.spec.kind,
@@ -239,7 +246,7 @@ def report_of(inputs: RunInputs, progress: RunProgress, alarm: SloAlarm, result:
         moments=_times(progress, alarm, inputs.entries),
         restored=progress.restored,
         last=progress.result.last if progress.result else (),
-        spoiled=tuple(spoiled(result, (healthy, faulty), before, incident, others)),
+        spoiled=tuple(spoiled(result, (healthy, faulty), before, incident, others, slows=slows)),
         machine=MachineLoad(processors, None, others),
         tool_version=__version__,
     )

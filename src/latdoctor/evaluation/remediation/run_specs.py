@@ -40,7 +40,7 @@ WRONG_PLAYBOOKS = (
     ("loop-block", "framework.alloc.compaction-schedule"),
     ("burst", "app.batching.by-complexity"),
 )
-# Playbooks that are not the first one of the cause that they remove.
+# Playbooks that need not be the first one of the cause that they remove.
 GIVEN_PLAYBOOKS = (
     (PROMO_RUSH, ALONE),
     (PROMO_RUSH, BUNDLE),
