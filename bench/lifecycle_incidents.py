@@ -161,11 +161,11 @@ _SESSIONS = Mix(long_share=0.0, audio_share=0.0, sessions=20)
 def _sessions(name: str, playbook: str, kind: StoreFaultKind) -> Row:
     fault = _fault(SessionStoreFault(kind, LIFETIME))
     knobs = ("sessions.window_turns=2", "sessions.max_sessions=0")
-    return Row(name, playbook, fault, 40, _SESSIONS, SleepTimes(0.004, 0.00002), 0.05, knobs, redis=True)
+    return Row(name, playbook, fault, 40, _SESSIONS, SleepTimes(0.004, 0.00002), 0.1, knobs, redis=True)
 
 
 def _versions(name: str, playbook: str, begin: Inject, **settings: str) -> Row:
-    return Row(name, playbook, begin, 75, _TEXTS, SleepTimes(0.006, 0.0001), 0.04, settings=settings, routed=True)
+    return Row(name, playbook, begin, 75, _TEXTS, SleepTimes(0.006, 0.0001), 0.1, settings=settings, routed=True)
 
 
 def _overload(name: str, playbook: str) -> Row:

@@ -87,6 +87,8 @@ class _Commands:
     def diagnose(self, baseline: Path) -> dict[str, Any]:
         options = (*self._sources, self._slo, f"--baseline={baseline}", f"--window={_LOOK:g}s", "-o", "json")
         done = self._run("diagnose", *options)
+        if not done.stdout.strip():
+            raise OperationError(f"nothing was diagnosed: {done.stderr.strip()[-300:]}")
         (self._folder / "diagnosis.json").write_text(done.stdout)
         return dict(json.loads(done.stdout))
 
@@ -233,8 +235,8 @@ def main(given: Sequence[str] | None = None) -> int:
         def one(row: str) -> PlaybookRun:
             try:
                 found = run(ROWS[row], folder.absolute() / row)
-            except (LatdoctorError, OSError, ValueError) as error:
-                raise OperationError(f"{row}: {error}") from error
+            except LatdoctorError as error:
+                found = PlaybookRun(row, ROWS[row].playbook, reason=str(error))  # the other rows go on
             log(f"{found}")
             return found
 
