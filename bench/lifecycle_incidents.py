@@ -32,10 +32,10 @@ from latdoctor.lab.server.serve_replicas import RouterOptions, serve_router
 from latdoctor.lab.server.sessions.redis_store import PASSWORD_VARIABLE
 from latdoctor.lab.server.sleeping_model import ARCHITECTURE, INTENTS, SleepingVersion, SleepTimes, sleeping_backend
 from latdoctor.lab.server.supervisor import ReplicaCommand, free_ports
-from latdoctor.lab.server.tokenizer import text_tokens
 from latdoctor.lab.server.versions.model_registry import add_version
 from latdoctor.lab.server.versions.probe_set import ProbeRequest, write_probe_set
 from latdoctor.load.mix import Mix
+from latdoctor.load.text_tokens import text_tokens
 
 TOKEN = "of-this-benchmark"  # noqa: S105 - guards nothing
 REPLICAS = 3

@@ -62,7 +62,7 @@ class PlaybookRun(Struct, frozen=True):
     proposed: str = ""  # the playbook of the Fix line
     planned: bool = False
     verified: bool = False
-    seconds: float | None = None  # from the begin of the incident to verified
+    seconds: float | None = None  # of `remediate --apply`, until it was verified
     restored: bool = False
     exit_code: int = -1
     reason: str = ""
@@ -148,16 +148,17 @@ def run(row: Row, folder: Path) -> PlaybookRun:
             return _with_latency(found, result.result(), moments)
 
 
-def _incident(
-    row: Row, commands: _Commands, service: Service, begins: float
-) -> tuple[PlaybookRun, tuple[float, float, float]]:
-    """The run without its latencies; the times in Unix seconds at which the playbook began, was verified, and ended."""
+def _incident(row: Row, commands: _Commands, service: Service, begins: float) -> tuple[PlaybookRun, tuple[float, ...]]:
+    """The run without its latencies; in Unix seconds when the fault and the playbook began, its proof and all ended."""
     _until(begins - _HEALTHY - 3.0)
     baseline = commands.baseline()
     _until(begins)
+    if row.rises != 1.0 and time.time() > begins + SLICE:
+        raise OperationError("the machine was too busy: the load rose before the baseline was recorded")
     with ExitStack() as undo:
         row.inject(service, undo)
-        _until(begins + _HURTS)
+        injected = time.time()
+        _until(injected + _HURTS)
         named = tuple(commands.diagnose(baseline)["answer"]["causes"])
         acting, first = time.time(), commands.fix_line()
         before = _configuration(service)
@@ -178,17 +179,17 @@ def _incident(
         proposed=first,
         planned=planned == 0,
         verified=code == 0,
-        seconds=verified - begins if code == 0 else None,
+        seconds=applied.get("seconds") if code == 0 else None,
         restored=restored,
         exit_code=code,
         reason=str(applied.get("reason", "")),
     )
-    return found, (acting, verified, ended)
+    return found, (injected, acting, verified, ended)
 
 
-def _with_latency(found: PlaybookRun, result: LoadResult, moments: tuple[float, float, float]) -> PlaybookRun:
-    acting, verified, ended = (moment - result.started for moment in moments)
-    spans = (TimeRange(0.0, BEFORE), TimeRange(BEFORE + SLICE, acting), TimeRange(verified, ended))
+def _with_latency(found: PlaybookRun, result: LoadResult, moments: tuple[float, ...]) -> PlaybookRun:
+    injected, acting, verified, ended = (moment - result.started for moment in moments)
+    spans = (TimeRange(0.0, BEFORE), TimeRange(injected + SLICE, acting), TimeRange(verified, ended))
     before, incident, after = (within(result, span) for span in spans)
     whole = within(result, TimeRange(0.0, ended))
     return msgspec.structs.replace(
@@ -211,7 +212,7 @@ def _until(moment: float) -> None:
 
 COLUMNS = (
     *("incident", "named", "playbook", "P99 before", "in the incident", "after", "requests lost"),
-    *("seconds to verified", "verified", "rolled back on command"),
+    *("seconds until verified", "verified", "rolled back on command"),
 )
 
 

@@ -208,19 +208,24 @@ def _check_references(findings: Mapping[str, Finding], causes: Mapping[str, Caus
             what = f"the finding {finding.id} takes its rationale from {finding.rationale_from!r}: no other finding"
             problems.append(Problem(finding.where, what))
     for cause in causes.values():
-        for name in cause.expects.keys() & cause.excluded_by:
-            problems.append(Problem(cause.where, f"{cause.id} expects {name!r} and is ruled out by it"))
-        for name in (*cause.expects, *cause.excluded_by, *cause.remediation_when, *cause.playbooks_when):
-            if name not in findings:
-                problems.append(Problem(cause.where, f"the cause {cause.id} names an unknown finding {name!r}"))
-        for name in cause.playbooks_when.values():
-            if name not in cause.playbooks:
-                problems.append(Problem(cause.where, f"playbooks_when of {cause.id} names {name!r}: not of its playbooks"))
-        for name in cause.leads_to:
-            if name not in causes or name == cause.id:
-                problems.append(Problem(cause.where, f"the cause {cause.id} leads to {name!r}: no other cause"))
-        if not any(findings[name].specific for name in cause.expects if name in findings):
-            problems.append(Problem(cause.where, f"the cause {cause.id} expects no specific finding"))
+        for what in _reference_problems(cause, findings, causes):
+            problems.append(Problem(cause.where, what))
+
+
+def _reference_problems(cause: Cause, findings: Mapping[str, Finding], causes: Mapping[str, Cause]) -> Iterator[str]:
+    for name in cause.expects.keys() & cause.excluded_by:
+        yield f"{cause.id} expects {name!r} and is ruled out by it"
+    for name in (*cause.expects, *cause.excluded_by, *cause.remediation_when, *cause.playbooks_when):
+        if name not in findings:
+            yield f"the cause {cause.id} names an unknown finding {name!r}"
+    for name in cause.playbooks_when.values():
+        if name not in cause.playbooks:
+            yield f"playbooks_when of {cause.id} names {name!r}: not of its playbooks"
+    for name in cause.leads_to:
+        if name not in causes or name == cause.id:
+            yield f"the cause {cause.id} leads to {name!r}: no other cause"
+    if not any(findings[name].specific for name in cause.expects if name in findings):
+        yield f"the cause {cause.id} expects no specific finding"
 
 
 def _identifier(text: str) -> str:
