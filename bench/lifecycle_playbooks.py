@@ -42,7 +42,7 @@ from latdoctor.load.process import start_load
 from latdoctor.load.summary import LoadResult
 
 SLICE = 4.0  # seconds: any time of the run has an exact P99
-BEFORE, LASTS = 32.0, 480.0  # seconds
+BEFORE, LASTS = 32.0, 588.0  # seconds
 _HEALTHY, _LOOK, _HURTS, _AFTER = 10.0, 10.0, 20.0, 3 * SLICE  # seconds of the baseline, the diagnosis, …
 _COMMAND = 420.0  # seconds
 _SCRAPE = 5.0  # seconds
