@@ -384,10 +384,10 @@ def test_experimental_causes_offer_no_playbook() -> None:
 
 
 def test_the_playbook_that_fits_what_was_found_comes_first() -> None:
-    one = dataclasses.replace(oracle.cause("c", f=0.9), playbooks=("p", "q"), playbooks_when={"f": "q"})
-    of = RuleSet((oracle.finding("f"),), (one,))
+    one = dataclasses.replace(oracle.cause("c", f=0.5, g=0.9), playbooks=("p", "q"), playbooks_when={"f": "q"})
+    of = RuleSet((oracle.finding("f"), oracle.finding("g")), (one,))
     for ln_lambda, playbooks in ((5.0, ("q", "p")), (-5.0, ("p", "q"))):
-        checks = oracle.World(of, {"f": ln_lambda}).checks
+        checks = oracle.World(of, {"f": ln_lambda, "g": 5.0}).checks
         assert rank(of, Network.of(of, checks), checks)[0].playbooks == playbooks
 
 
