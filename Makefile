@@ -3,8 +3,8 @@
 
 PYTHON ?= python3
 ARGS ?=
-BENCHES = startup trace schedulers detectors diagnosis timeline logs
-LONG_BENCHES = promo_rush faults forecast soak
+BENCHES = startup trace schedulers control_routes detectors diagnosis timeline logs
+LONG_BENCHES = promo_rush faults forecast soak control
 UV = 0.13.8
 # torch is apart from the lock. If pip's configuration offers the CPU build with a known hash, that one is installed;
 # otherwise the one of the package index, on Linux with CUDA.

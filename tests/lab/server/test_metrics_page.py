@@ -39,7 +39,9 @@ ref_answer_cache_lookups_total ref_answer_cache_checked_total ref_answer_cache_w
 ref_answer_cache_saved_seconds_total ref_answer_cache_entries ref_answer_cache_bytes
 ref_session_reused_tokens_total ref_session_recomputed_tokens_total ref_session_store_breaker_open
 ref_model_reloads_total ref_model_reloads_refused_total ref_model_load_seconds
-ref_features_trimmed_total
+ref_features_trimmed_total ref_control_mode ref_control_measurement_age_seconds ref_control_p99_seconds
+ref_control_objective_seconds ref_control_missed_ratio ref_control_blind ref_control_knob ref_control_steps_total
+ref_control_verdicts_total ref_control_holds_total ref_control_reversals_total
 """.split()  # noqa: SIM905 - as one reads it
 OWN_LABELS = {
     "ref_info": {"version", "dtype", "attention", "model_version", "model_checksum"},
@@ -56,6 +58,10 @@ OWN_LABELS = {
     "ref_answer_cache_lookups_total": {"result"},
     "ref_session_stale_total": {"level"},
     "ref_session_store_errors_total": {"reason"},
+    "ref_control_knob": {"knob"},
+    "ref_control_steps_total": {"reason"},
+    "ref_control_verdicts_total": {"verdict"},
+    "ref_control_holds_total": {"reason"},
 }
 
 

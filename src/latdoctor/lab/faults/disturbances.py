@@ -18,6 +18,7 @@ from msgspec import structs
 
 from latdoctor.errors import OperationError
 from latdoctor.lab.server.answer_cache import CachedAnswer
+from latdoctor.lab.server.control.load_window import Measurement
 from latdoctor.lab.server.inference_server import InferenceServer
 from latdoctor.lab.server.intent_request import RequestContext
 from latdoctor.lab.server.memory.pool_interface import MIB, BufferLease, MemoryPool, OutOfMemory
@@ -332,6 +333,37 @@ async def poison_answers(server: InferenceServer, share: float) -> AsyncIterator
         yield
 
 
+@asynccontextmanager
+async def freeze_measurements(server: InferenceServer, _: float) -> AsyncIterator[None]:
+    """The feedback controller gets the same measurement again and again, as from an exporter that hangs."""
+    frozen, measure = server.control.measure(), server.control.measure
+    server.control.measure = lambda: frozen
+    try:
+        yield
+    finally:
+        server.control.measure = measure
+
+
+@asynccontextmanager
+async def swing_measurements(server: InferenceServer, seconds: float) -> AsyncIterator[None]:
+    """The feedback controller's measurements swing: for `seconds` many answers are late, then none and many refused."""
+    measure, clock = server.control.measure, asyncio.get_running_loop().time
+
+    def swung() -> Measurement:
+        found = measure()
+        answers = max(found.answers, 100)
+        slow = int(clock() / seconds) % 2 == 0
+        objective = server.live_config.config.control.slo_ms / 1000
+        p99, late = (3 * objective, answers // 4) if slow else (objective / 4, 0)
+        return structs.replace(found, answers=answers, late=late, p99=p99, shed=max(found.shed, answers // 10))
+
+    server.control.measure = swung
+    try:
+        yield
+    finally:
+        server.control.measure = measure
+
+
 DISTURBANCES: Mapping[str, Disturbance] = {
     "loop-block": block_loop,
     "gc-pauses": pause_for_garbage,
@@ -342,4 +374,6 @@ DISTURBANCES: Mapping[str, Disturbance] = {
     "fragment": fragment,
     "hoard": hoard,
     "poison-answers": poison_answers,
+    "control-blind": freeze_measurements,
+    "control-swings": swing_measurements,
 }

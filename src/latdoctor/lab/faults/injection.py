@@ -48,7 +48,7 @@ class AgentFault(Struct, frozen=True, forbid_unknown_fields=True, tag="agent", t
 
     name: Literal[
         "loop-block", "gc-pauses", "lock-convoy", "slow-preprocess", "fsync", "leak", "fragment", "hoard",
-        "poison-answers",
+        "poison-answers", "control-blind", "control-swings",
     ]  # fmt: skip
     strength: Annotated[float, Meta(gt=0, le=10_000)] = 1.0
     lifetime: Lifetime = 60.0

@@ -233,6 +233,37 @@ class DependencyConfig(Struct, frozen=True, forbid_unknown_fields=True):
         return self.address if "://" in self.address else f"http://{self.address}"
 
 
+class ControlConfig(Struct, frozen=True, forbid_unknown_fields=True):
+    """Feedback control of batch bound, wait and admission by measured latency (`control`). `observe` changes nothing.
+
+    The objective is a P99 of `slo_ms`; within `dead_band` below it nothing is changed. A step changes a knob by
+    `max_step` at most; one that made it worse is rolled back and not repeated for `hold_off_s`.
+    """
+
+    mode: Annotated[Literal["off", "observe", "on"], Meta(extra=_LIVE)] = "off"
+    slo_ms: Annotated[float, Meta(gt=0, le=600_000, extra=_LIVE)] = 500
+    interval_ms: Annotated[float, Meta(ge=50, le=60_000, extra=_LIVE)] = 500  # between two decisions
+    window_ms: Annotated[float, Meta(ge=100, le=60_000, extra=_LIVE)] = 2000  # of measurements for one decision
+    dead_band: Annotated[float, Meta(ge=0, le=0.9, extra=_LIVE)] = 0.15
+    max_step: Annotated[float, Meta(gt=0, le=0.9, extra=_LIVE)] = 0.5
+    hold_off_s: Annotated[float, Meta(ge=0, le=3600, extra=_LIVE)] = 30
+    min_batch_requests: Annotated[int, Meta(ge=1, le=512, extra=_LIVE)] = 4
+    max_batch_requests: Annotated[int, Meta(ge=1, le=512, extra=_LIVE)] = 128
+    min_batch_tokens: Annotated[int, Meta(ge=16, le=1 << 20, extra=_LIVE)] = 256
+    max_batch_tokens: Annotated[int, Meta(ge=16, le=1 << 20, extra=_LIVE)] = 4096
+    max_wait_ms: Milliseconds = 20
+    min_deadline: Annotated[float, Meta(gt=0, le=10, extra=_LIVE)] = 0.5  # of the objective
+    max_deadline: Annotated[float, Meta(gt=0, le=10, extra=_LIVE)] = 1.0
+    log: Annotated[str, Meta(max_length=4096, extra=_RESTART)] = ""  # a file for the steps, one JSON object a line
+
+    def __post_init__(self) -> None:
+        """Raises ValueError."""
+        for low, high in (("min_batch_requests", "max_batch_requests"), ("min_batch_tokens", "max_batch_tokens"),
+                          ("min_deadline", "max_deadline")):  # fmt: skip
+            if getattr(self, low) > getattr(self, high):
+                raise ValueError(f"{low} is {getattr(self, low)}, and {high} is lower: {getattr(self, high)}")
+
+
 class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     """The whole configuration of one replica."""
 
@@ -246,6 +277,7 @@ class ServerConfig(Struct, frozen=True, forbid_unknown_fields=True):
     sessions: SessionsConfig = SessionsConfig()
     dependency: DependencyConfig = DependencyConfig()
     answer_cache: AnswerCacheConfig = AnswerCacheConfig()
+    control: ControlConfig = ControlConfig()
 
     @property
     def etag(self) -> str:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from enum import StrEnum
 
 from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.control.load_window import LoadWindow
 from latdoctor.lab.server.errors import LoadShed, Unavailable
 from latdoctor.lab.server.features import features_of
 from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests
@@ -93,6 +94,7 @@ class Governance:
 
     def __init__(self, config: ServerConfig, cost_model: CostModel, clock: Callable[[], float]) -> None:
         self.breaker = Breaker()
+        self.load = LoadWindow()
         self._config = config
         self._cost_model = cost_model
         self._clock = clock
@@ -117,6 +119,7 @@ class Governance:
         self, intent_request: IntentRequest, tokens: int, received: float, pending: PendingRequests
     ) -> float | None:
         """The deadline of an admitted request, or None where it has none. Raises LoadShed."""
+        self.load.arrived(self._clock(), tokens)
         queue = self._config.queue
         # An empty queue admits any request: one larger than the token limit would never be served otherwise.
         if pending.depth and (pending.depth >= queue.max_requests or pending.tokens + tokens > queue.max_tokens):

@@ -20,6 +20,7 @@ from latdoctor.lab.server.admin_http import AdminGuard
 from latdoctor.lab.server.answer_cache import AnswerCache
 from latdoctor.lab.server.class_gate import ClassGate
 from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.control.server_control import ServerControl
 from latdoctor.lab.server.dependency_client import DependencyClient
 from latdoctor.lab.server.engine import Engine
 from latdoctor.lab.server.governance import Governance, Readiness
@@ -90,7 +91,7 @@ class InferenceServer:
         self.cost_model = CostModel()
         self.governance = Governance(config, self.cost_model, clock)
         self.models = ServingModels(backend.model, self.governance.wants_standby, self.shared, self.metrics.model_load)
-        self.batch_metrics = BatchMetrics(self.metrics, self.cost_model, backend.torch_threads)
+        self.batch_metrics = BatchMetrics(self.metrics, self.cost_model, backend.torch_threads, self.governance.load)
         self.engine = Engine(self._scheduler, config, self.models, self.batch_metrics, clock)
         self.sessions = SessionLevels(
             *(config.sessions, config.queue.max_tokens_per_request, SessionMetrics(self.metrics), self.shared, clock)
@@ -124,6 +125,9 @@ class InferenceServer:
             clock,
             identity.body_seconds,
         )
+        self.control = ServerControl(
+            *(self.live_config, self.governance.load, self.engine.pending, self.cost_model, self.metrics, clock)
+        )
         profiler = Profiler(self.engine, backend.recorder, self.side_thread)
         self.guard = AdminGuard(identity.admin_token)
         self.admin = AdminInterface(
@@ -154,7 +158,7 @@ class InferenceServer:
         self._gc.start()
         self.engine.start()
         beat = heartbeat(self.metrics.loop_lag.observe, self.engine.replace_lost_worker)
-        self._tasks = [asyncio.create_task(beat), asyncio.create_task(self._warm_up())]
+        self._tasks = [asyncio.create_task(work) for work in (beat, self._warm_up(), self.control.run())]
 
     async def _warm_up(self) -> None:
         config = self.live_config.config

@@ -152,6 +152,7 @@ class IntentHandler:
         self.metrics.request_seconds.observe(took)
         self.metrics.latency_of_size(context.content_bytes, took)
         if context.computed is not None:
+            self.governance.load.answered(context.sent, took)
             self.metrics.latency_of_version(context.computed.version, took)
             if context.computed.standby:
                 self.metrics.standby.inc()
@@ -161,6 +162,7 @@ class IntentHandler:
         if isinstance(refused, BadRequest):
             self.metrics.rejected.of(refused.reason).inc()
         elif isinstance(refused, LoadShed):
+            self.governance.load.shed(self.clock())
             self.metrics.shed.of(refused.reason).inc()
         seconds = self.clock() - began
         await self.stages.elsewhere(

@@ -7,7 +7,7 @@ import math
 import random
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import msgspec
 from msgspec import Meta, Struct
@@ -74,6 +74,9 @@ class RouterConfig(Struct, frozen=True, forbid_unknown_fields=True):
     canary_judge: bool = False
     canary_slo_ms: Annotated[float, Meta(ge=0, le=600_000)] = 0
     probe_set: Annotated[str, Meta(max_length=4096)] = ""  # a file of texts and their intents: `probe_set`
+    control: Literal["off", "observe", "on"] = "off"  # weights follow measured latency: `control.route_feedback`
+    control_slo_ms: Annotated[float, Meta(gt=0, le=600_000)] = 500
+    standby_replicas: Annotated[int, Meta(ge=0, le=1000)] = 0  # the last ones: drawn in when the latency rises
 
     @property
     def outlier_rule(self) -> OutlierRule:

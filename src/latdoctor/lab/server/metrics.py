@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from prometheus_client import CollectorRegistry, Counter, Histogram, disable_created_metrics
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from latdoctor.lab.server.control.load_window import LoadWindow
 from latdoctor.lab.server.schedulers.batch import Batch
 from latdoctor.lab.server.schedulers.cost_model import CostModel
 from latdoctor.lab.server.standby_model import ModelLoad
@@ -161,8 +162,11 @@ class LabelledCounter:
 class BatchMetrics:
     """The worker's Watcher: histograms of batches, the cost model's lessons, and how many threads torch may use."""
 
-    def __init__(self, metrics: ServerMetrics, cost_model: CostModel, torch_threads: Callable[[], int]) -> None:
+    def __init__(
+        self, metrics: ServerMetrics, cost_model: CostModel, torch_threads: Callable[[], int], load: LoadWindow
+    ) -> None:
         self.torch_threads = 0
+        self._load = load
         self._metrics = metrics
         self._cost_model = cost_model
         self._read_threads = torch_threads
@@ -177,6 +181,7 @@ class BatchMetrics:
 
     def finished(self, batch: Batch, started: float, now: float, padded_tokens: int) -> None:
         self._cost_model.finished(now)
+        self._load.computed(now, now - started, batch.size, batch.reason)
         metrics = self._metrics
         metrics.forward_seconds.observe(now - started)
         metrics.worker_busy.inc(now - started)

@@ -24,6 +24,7 @@ from yarl import URL
 
 from latdoctor.decode_errors import UNDECODABLE
 from latdoctor.lab.server import intent_request
+from latdoctor.lab.server.control.replica_latency import ReplicaLatencies
 from latdoctor.lab.server.edge_tier import CENTRE, EDGE, EdgeTier
 from latdoctor.lab.server.errors import CLIENT_GONE, BadRequest, ClientGone, RequestRefused, Unavailable
 from latdoctor.lab.server.intent_request import MODEL_VERSION_HEADER
@@ -32,6 +33,7 @@ from latdoctor.lab.server.versions.version_metrics import VersionMetrics
 
 MAX_ANSWER_BYTES = 1 << 20
 OK = 200
+TOO_MANY = 429
 _SERVER_ERROR = 500
 # About the same steps as on the replicas' own pages: 0.5 ms · 1.5ⁿ, up to a minute.
 SECONDS = tuple(0.0005 * 1.5**step for step in range(30))
@@ -78,6 +80,7 @@ class RouterMetrics:
             "ref_router_replica_info", "Where its own page is, and its model", "address", "model_version"
         )
         self.versions = VersionMetrics(self.registry, SECONDS)
+        self.latencies = ReplicaLatencies()
         self._switches = Gauge(
             "ref_router_version_switches", "Times a replica was given another version", registry=self.registry
         )
@@ -103,6 +106,8 @@ class RouterMetrics:
     def answered(self, replica: str, version: str, status: int, seconds: float) -> None:
         """`status` as sent to the client, `seconds` since the request arrived, by this version of the model."""
         self.versions.answered(version, status, seconds)
+        if status == OK or status >= TOO_MANY:  # a bad request says nothing of the replica
+            self.latencies.answered(time.monotonic(), replica, seconds, good=status == OK)
         self._answers.labels(replica, str(status)).inc()
         self._statuses.setdefault(replica, set()).add(str(status))
         self._seconds.labels(replica).observe(seconds)

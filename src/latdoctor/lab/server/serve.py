@@ -151,6 +151,7 @@ def app(server: InferenceServer, extra: Sequence[BaseRoute] = ()) -> Starlette:
             Route("/metrics", metrics),
             *server.admin.routes(server.guard),
             *server.operations.routes(server.guard),
+            *server.control.routes(server.guard),
             *extra,
         ],
         exception_handlers={HTTPException: _http_error, Exception: failed},

@@ -16,8 +16,9 @@ from starlette.routing import BaseRoute
 from latdoctor.errors import OperationError
 from latdoctor.lab.hardened_http_server import HttpServer, stop_event
 from latdoctor.lab.server import router_admin
-from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE
+from latdoctor.lab.server.admin_http import ADMIN_TOKEN_VARIABLE, AdminGuard
 from latdoctor.lab.server.config import ServerConfig
+from latdoctor.lab.server.control.router_control import RouterControl
 from latdoctor.lab.server.edge_group import EdgeAgent, EdgeGroup
 from latdoctor.lab.server.edge_nodes import EdgeNodes
 from latdoctor.lab.server.load_balancing import RouterConfig
@@ -77,7 +78,9 @@ async def serve_router(
     ]
     async with Router(pool, edge=edge.pool if edge else None) as router:
         canary = CanaryController(pool, rollout, router.metrics.versions, router.metrics.registry)
-        app = router.app(*router_admin.routes(pool, supervisor, options.token, rollout, canary), *also)
+        control = RouterControl(pool, router.metrics.latencies, router.metrics.registry)
+        admin = router_admin.routes(pool, supervisor, options.token, rollout, canary)
+        app = router.app(*admin, *control.routes(AdminGuard(options.token)), *also)
         listening = HttpServer(app, host=options.host, port=options.port, drain_seconds=options.timeouts.drain)
         await listening.start()
         try:
@@ -88,6 +91,7 @@ async def serve_router(
                     announce(url)
                 async with AsyncExitStack() as tasks:
                     await tasks.enter_async_context(running(canary.run()))
+                    await tasks.enter_async_context(running(control.run()))
                     for nodes, _ in groups:
                         await tasks.enter_async_context(running(OutlierProbe(nodes).run()))
                     await stop_requested.wait()

@@ -62,6 +62,7 @@ class CostModel:
         self._cost: Cost | None = None
         self._stale = False
         self._size = self._padding = 1.0
+        self._mean_seconds = 0.0
         self._running: tuple[Batch, float] | None = None
         self._lock = threading.Lock()
         self.error_ratio: float | None = None  # running mean of |predicted − measured| ÷ measured
@@ -104,11 +105,19 @@ class CostModel:
         padding = batch.padded_tokens / batch.tokens
         self._size = batch.size if first else _mean(self._size, batch.size)
         self._padding = padding if first else _mean(self._padding, padding)
+        self._mean_seconds = seconds if first else _mean(self._mean_seconds, seconds)
         row = np.array((1.0, batch.padded_tokens, batch.padded_tokens * longest)) * _SCALES / seconds
         self._target = _REMEMBERED * self._target + row
         self._gram = _REMEMBERED * self._gram + np.outer(row, row)
         self._calls = _REMEMBERED * self._calls + 1
         self._stale = True
+
+    def learnt(self) -> tuple[Cost | None, float | None]:
+        """The cost, and the share of it in the latest calls that is fixed; None while nothing is known. Any thread."""
+        with self._lock:
+            cost = self.cost
+            share = min(1.0, cost.fixed / self._mean_seconds) if cost is not None and self._mean_seconds else None
+            return cost, share
 
     def predicted_wait(self, now: float, pending: Iterable[Work]) -> float | None:
         """Seconds until everything that is computed or waits is done, or None while nothing is known.
