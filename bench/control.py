@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--patterns-file", type=Path, default=SHIPPED)
     parser.add_argument("--cost", choices=sorted(COSTS), default="reference")
     parser.add_argument("--seeds", type=int, default=4, metavar="N")
-    parser.add_argument("--output", choices=["text", "json"], default="text")
+    parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
     options = parser.parse_args()
     patterns, seeds = read_patterns(options.patterns_file), range(1, options.seeds + 1)
     runs = {}
@@ -164,7 +164,8 @@ def main() -> None:
         runs[name] = compared(patterns[name], seeds, COSTS[options.cost])
         if options.output == "text":
             _print(name, runs[name])
-    print_result(summary(runs), options.output)
+    found = summary(runs)
+    print_result({**found, "runs": runs} if options.output == "json" else found, options.output)
 
 
 def _print(name: str, rows: dict[str, TunedRun]) -> None:

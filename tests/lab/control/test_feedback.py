@@ -19,9 +19,15 @@ SHEDS_EARLY = {"answers": 250, "p99": 0.3, "shed": 50, "busy": 1.0}
 
 def test_admission_is_armed_with_room_for_one_batch() -> None:
     controlled = Controlled()
-    controlled.decide(longest_batch=0.09)
-    assert (controlled.deadline, controlled.config.batching.max_batch_tokens) == (410, 853)
+    controlled.decide(full_batch=0.09)
+    assert (controlled.deadline, controlled.config.batching.max_batch_tokens) == (425, 853)
     assert [step.reason for step in controlled.controller.steps] == [StepReason.ARM, StepReason.BATCH_TOO_LONG]
+
+
+def test_a_batch_holds_the_longest_request() -> None:
+    controlled = Controlled()
+    controlled.decide(full_batch=0.3, longest_request=700)
+    assert controlled.config.batching.max_batch_tokens == 700
 
 
 def test_the_deadline_follows_the_longest_batch() -> None:
@@ -39,7 +45,7 @@ def test_the_deadline_follows_the_longest_batch() -> None:
     [
         ({}, LATE, ControlledKnob.DEADLINE, StepReason.LATE, False),
         ({"queue": {"deadline_ms": 300}}, SHEDS_EARLY, ControlledKnob.DEADLINE, StepReason.SHEDS_EARLY, True),
-        ({}, {"longest_batch": 0.095}, ControlledKnob.BATCH_TOKENS, StepReason.BATCH_TOO_LONG, False),
+        ({}, {"full_batch": 0.095}, ControlledKnob.BATCH_TOKENS, StepReason.BATCH_TOO_LONG, False),
         (
             {"queue": {"deadline_ms": 450}},
             {**SHEDS_EARLY, "p99": 0.48, "bound_by_tokens": 0.9, "fixed_share": 0.2},
@@ -161,7 +167,7 @@ def test_observing_changes_nothing_and_journals_what_it_would_do() -> None:
     controlled = Controlled(mode="observe")
     before = controlled.config
     for _ in range(4):
-        assert controlled.decide(**{**LATE, "longest_batch": 0.4}) is None
+        assert controlled.decide(**{**LATE, "full_batch": 0.4}) is None
     assert controlled.config == before
     found = {(step.reason, step.applied) for step in controlled.controller.steps}
     assert found == {(StepReason.ARM, False), (StepReason.BATCH_TOO_LONG, False)}
@@ -172,7 +178,7 @@ def test_switching_it_off_restores_the_operators_values(mode: str) -> None:
     controlled = Controlled({"batching": {"max_batch_tokens": 8192}})
     before = controlled.config
     controlled.decide()
-    controlled.decide(longest_batch=0.09)
+    controlled.decide(full_batch=0.09)
     assert controlled.config.batching != before.batching
     controlled.set(control={"mode": mode})
     assert controlled.decide() is not None
@@ -198,6 +204,8 @@ FOUND = st.fixed_dictionaries(
         "p99": st.floats(0, 5),
         "busy": st.floats(0, 1),
         "longest_batch": st.floats(0, 1),
+        "full_batch": st.floats(0, 1),
+        "longest_request": st.integers(0, 600),
         "bound_by_tokens": st.floats(0, 1),
         "bound_by_requests": st.floats(0, 1),
         "timed_out": st.floats(0, 1),

@@ -239,6 +239,27 @@ def test_what_cannot_be_fragmented_is_left_as_it_was(settings: dict[str, Any], s
         assert after["alloc_total"] == before["alloc_total"]
 
 
+CONTROLLED = {"mode": "on", "window_ms": 100, "interval_ms": 50}
+
+
+def test_a_controller_whose_measurements_freeze_says_that_it_is_blind(server: Running) -> None:
+    admin(server, control=CONTROLLED)
+    assert put(server, "control-blind", lifetime=FOREVER).status_code == 204
+    server.until(lambda: server.page()["ref_control_blind", ""] == 1)
+    assert delete(server, "control-blind").status_code == 204
+    server.until(lambda: server.page()["ref_control_blind", ""] == 0)
+
+
+def test_a_controller_whose_measurements_swing_goes_to_and_fro(server: Running) -> None:
+    admin(server, control={**CONTROLLED, "hold_off_s": 0})
+    assert put(server, "control-swings", strength=0.4, lifetime=FOREVER).status_code == 204
+    server.until(
+        lambda: (
+            server.ask(text="one").status_code in (200, 429) and server.page()["ref_control_reversals_total", ""] > 1
+        )
+    )
+
+
 def test_poisoned_answers_are_given_and_counted_as_wrong(server: Running) -> None:
     admin(server, answer_cache={"mode": "exact", "check_share": 0})
     right = server.ask(text="one").json()["intent"]

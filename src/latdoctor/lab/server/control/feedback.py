@@ -125,6 +125,8 @@ class FeedbackController:
     @staticmethod
     def _unreadable(now: float, found: Measurement, control: ControlConfig) -> HoldReason | None:
         """Without a recent observation there is no traffic, or the measurement is not to be trusted."""
+        if now - found.at > _STALE_WINDOWS * control.window_ms / 1000:
+            return HoldReason.STALE
         if found.age(now) <= _STALE_WINDOWS * control.window_ms / 1000 and found.finished:
             return None
         return HoldReason.STALE if found.queue.depth or found.arrivals else HoldReason.IDLE
@@ -213,7 +215,9 @@ class FeedbackController:
     def _verdict(steps: Sequence[Step], before: Measurement, after: Measurement) -> Verdict:
         if min(before.finished, after.finished) < FEWEST:
             return Verdict.UNKNOWN
-        low, high = difference(Share(after.missed, after.finished), Share(before.missed, before.finished), _Z)
+        # A longer deadline makes answers late; it never refuses more.
+        admits = all(step.knob == ControlledKnob.DEADLINE and step.direction > 0 for step in steps)
+        low, high = difference(_bad(after, late_only=admits), _bad(before, late_only=admits), _Z)
         waits = any(step.knob == ControlledKnob.WAIT for step in steps)
         arms = any(step.reason is StepReason.ARM for step in steps)
         if high < 0:
@@ -269,6 +273,10 @@ class FeedbackController:
             if one.number == step.number:
                 self._steps[place] = verified
         self._on_step(verified)
+
+
+def _bad(found: Measurement, *, late_only: bool) -> Share:
+    return Share(found.late, found.answers) if late_only else Share(found.missed, found.finished)
 
 
 def _direction(old: float, new: float) -> int:

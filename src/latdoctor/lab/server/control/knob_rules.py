@@ -63,39 +63,39 @@ def arming(found: Measurement, values: Values, control: ControlConfig) -> Iterat
     longest batch, and a batch that takes a small part of the objective.
     """
     slo, deadline = control.slo_ms / 1000, values[ControlledKnob.DEADLINE] / 1000
-    low, high = _deadlines(found, control)
+    tokens = values[ControlledKnob.BATCH_TOKENS]
+    shorter = _shorter(found, tokens, control)
+    low, high = _deadlines(found, control, found.full_batch * shorter / tokens)
     if not low <= deadline <= high * _SLACK:
         new = min(high, slo * (1 - control.dead_band)) if deadline < low else high
         expected = Prediction(Metric.P99, found.p99, min(found.p99, slo))
         yield ProposedStep(ControlledKnob.DEADLINE, _ms(max(low, new)), StepReason.ARM, expected)
-    tokens = values[ControlledKnob.BATCH_TOKENS]
-    new_tokens = _shorter(found, tokens, control)
-    if new_tokens < tokens:
+    if shorter < tokens:
         expected = Prediction(Metric.P99, found.p99, found.p99)
-        yield ProposedStep(ControlledKnob.BATCH_TOKENS, new_tokens, StepReason.BATCH_TOO_LONG, expected)
+        yield ProposedStep(ControlledKnob.BATCH_TOKENS, shorter, StepReason.BATCH_TOO_LONG, expected)
 
 
-def _deadlines(found: Measurement, control: ControlConfig) -> tuple[float, float]:
+def _deadlines(found: Measurement, control: ControlConfig, full_batch: float) -> tuple[float, float]:
     """The lowest and the highest deadline, in seconds. A request that starts at its deadline takes one batch more."""
     slo = control.slo_ms / 1000
     low, high = control.min_deadline * slo, control.max_deadline * slo
-    return low, max(low, min(high, slo - found.longest_batch))
+    return low, max(low, min(high, slo - max(found.longest_batch, full_batch)))
 
 
 def _shorter(found: Measurement, tokens: float, control: ControlConfig) -> float:
-    """The bound at which the longest batch takes its share of the objective; the same where it does, or where shorter
-    calls would cost more: their fixed cost is paid more often.
+    """The bound at which a full batch takes its share of the objective, but no less than the longest request; the same
+    where it does, or where calls may not be shorter: their fixed cost is paid more often.
     """
     most = _BATCH_SHARE * control.slo_ms / 1000
-    if found.longest_batch <= most * _SLACK or found.fixed_share is None or found.fixed_share > _CHEAP:
+    if found.full_batch <= most * _SLACK or found.fixed_share is None or found.fixed_share > _CHEAP:
         return tokens
-    factor = max(1 - control.max_step, most / found.longest_batch, found.fixed_share / _CHEAP)
-    return float(min(tokens, max(control.min_batch_tokens, round(tokens * factor))))
+    factor = max(1 - control.max_step, most / found.full_batch, found.fixed_share / _CHEAP)
+    return float(min(tokens, max(control.min_batch_tokens, found.longest_request, round(tokens * factor))))
 
 
 def _admission(found: Measurement, values: Values, control: ControlConfig) -> Iterator[ProposedStep]:
     slo, deadline = control.slo_ms / 1000, values[ControlledKnob.DEADLINE] / 1000
-    low, high = _deadlines(found, control)
+    low, high = _deadlines(found, control, found.full_batch)
     refused = found.shed / found.finished
     if refused <= _REFUSED or not deadline:
         return  # the deadline is not what decides
@@ -118,7 +118,7 @@ def _batch(found: Measurement, values: Values, control: ControlConfig) -> Iterat
     # Where a call costs much by itself, a longer batch is worth more than a longer queue.
     most = (_BATCH_SHARE if fixed < _FIXED else 2 * _BATCH_SHARE) * control.slo_ms / 1000
     busy = found.busy > _BUSY and (is_late(found) or found.shed > _REFUSED * found.finished)
-    if not busy or fixed < _CHEAP or found.longest_batch * growth > most:
+    if not busy or fixed < _CHEAP or max(found.longest_batch, found.full_batch) * growth > most:
         return
     missed = found.missed / found.finished
     expected = Prediction(Metric.MISSED, missed, missed * (1 - fixed * (1 - 1 / growth)))

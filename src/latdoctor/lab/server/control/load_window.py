@@ -41,9 +41,10 @@ class Measurement(Struct, frozen=True):
     """One window that ended at `at`, seconds of the server's monotonic clock; all durations in seconds.
 
     `late`: answers slower than the objective. `newest`: of the last observation of any kind, None where there is none.
-    `busy`: share of the window in which the worker computed; `longest_batch`: of the last MEMORY windows, measured, or
-    predicted for a batch that fills the bound; `bound_by_tokens` and `bound_by_requests`: shares of the batches that
-    the bound closed. `fixed_share`: of a call's cost, what does not depend on its size; None while it is not known.
+    `busy`: share of the window in which the worker computed. `longest_request` (tokens) and `longest_batch` are of the
+    last MEMORY windows; `full_batch` is predicted for a batch that fills the bound with requests as long as that, 0
+    while that is not known. `bound_by_tokens` and `bound_by_requests`: shares of the batches that the bound closed.
+    `fixed_share`: of a call's cost, what does not depend on its size; None while it is not known.
     """
 
     at: float
@@ -61,6 +62,8 @@ class Measurement(Struct, frozen=True):
     batches: int = 0
     batch_size: float = 0.0
     longest_batch: float = 0.0
+    longest_request: int = 0
+    full_batch: float = 0.0
     bound_by_tokens: float = 0.0
     bound_by_requests: float = 0.0
     timed_out: float = 0.0
@@ -142,7 +145,9 @@ class LoadWindow:
             busy=min(1.0, sum(took for took, _, _ in batches) / seconds),
             batches=len(batches),
             batch_size=sum(size for _, size, _ in batches) / max(1, len(batches)),
-            longest_batch=max(longest_batch, _full_batch(costs, longest)),
+            longest_batch=longest_batch,
+            longest_request=longest,
+            full_batch=_full_batch(costs, longest),
             bound_by_tokens=_share(reason is ReleaseReason.TOKENS for _, _, reason in batches),
             bound_by_requests=_share(reason is ReleaseReason.FULL for _, _, reason in batches),
             timed_out=_share(reason is ReleaseReason.TIMEOUT for _, _, reason in batches),
