@@ -24,7 +24,7 @@ from typing import Any
 from msgspec import Struct
 
 from bench.control_patterns import SHIPPED, LoadPattern, read_patterns, requests_of
-from bench.control_simulation import FeedbackTuner, SimulatedServer, SimulationResult, Tuner, simulate
+from bench.control_simulation import FeedbackTuner, SimulationResult, Tuner, VirtualServer, simulate
 from bench.harness import print_result
 from bench.schedulers import MEASURED_FP32
 from bench.wait_bandit import WaitBandit
@@ -72,7 +72,7 @@ def grid() -> list[Patch]:
 
 def run_once(pattern: LoadPattern, seed: int, patch: Patch, tuner: Tuner | None, cost: Cost) -> SimulationResult:
     config = patched(ServerConfig(), patch)
-    server = SimulatedServer(config, cost, seed, lambda now: pattern.at(pattern.service_time, now))
+    server = VirtualServer(config, cost, seed, lambda now: pattern.at(pattern.service_time, now))
     return simulate(server, requests_of(pattern, seed), pattern.seconds, tuner)
 
 

@@ -23,7 +23,7 @@ from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.load.arrivals import Poisson
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
-from latdoctor.load.process import measure_saturation, run_load
+from latdoctor.load.process import run_load, saturate
 
 SLO = 0.5  # seconds
 LOW, HIGH = 0.5, 1.8  # times the capacity
@@ -83,7 +83,7 @@ def capacity() -> float:
     """Requests a second that the server completes of this mix."""
     with ServerProcess(ServerConfig(), faults=False) as server:
         server.wait_ready()
-        found = measure_saturation(plan(1.0, 1), server.url, seconds=_SATURATION_SECONDS, phase="low-1")
+        found = saturate(plan(1.0, 1), server.url, seconds=_SATURATION_SECONDS, phase="low-1")
     return found.rate
 
 

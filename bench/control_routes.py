@@ -17,7 +17,7 @@ from statistics import fmean
 from msgspec import Struct
 
 from bench.control_patterns import LoadPattern, requests_of
-from bench.control_simulation import SimulatedServer
+from bench.control_simulation import VirtualServer
 from bench.harness import arguments, markdown, print_result
 from bench.schedulers import MEASURED_FP32
 from latdoctor.lab.server.config import ServerConfig
@@ -55,10 +55,10 @@ class RoutedServers:
         self.feedback = RouteFeedback(lambda: self.now, ahead=ahead)
         self._measured = ReplicaLatencies()
         self._at: dict[int, Replica] = {}
-        self._servers: dict[str, SimulatedServer] = {}
+        self._servers: dict[str, VirtualServer] = {}
         for place, name in enumerate(NAMES):
             self.pool.ready(name)
-            self._servers[name] = SimulatedServer(
+            self._servers[name] = VirtualServer(
                 ServerConfig(), MEASURED_FP32, seed * 10 + place, lambda now, name=name: slow(name, now), self._done
             )
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from latdoctor.lab.server.config import ServerConfig, patched
 from latdoctor.lab.server.control.feedback import FeedbackController
 from latdoctor.lab.server.control.load_window import CallCosts, Measurement, QueueState, nearest_rank
-from latdoctor.lab.server.control.step import Step
+from latdoctor.lab.server.control.step import ControlStep
 from latdoctor.lab.server.errors import LoadShed
 from latdoctor.lab.server.governance import Governance
 from latdoctor.lab.server.intent_request import IntentRequest, PendingRequests, Ticket
@@ -43,7 +43,7 @@ class FeedbackTuner:
         return change.patch if change is not None else None
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[ControlStep]:
         return self.controller.steps
 
 
@@ -79,7 +79,7 @@ class SimulationResult(Struct, frozen=True):
         return nearest_rank(sorted(latency for _, latency in self.answers), 0.99)
 
 
-class SimulatedServer:
+class VirtualServer:
     """One replica; `service_time(now)` multiplies what a batch takes."""
 
     def __init__(
@@ -174,7 +174,7 @@ class SimulatedServer:
         self.governance.load.shed(self.now)
 
 
-def simulate(server: SimulatedServer, works: Sequence[Work], seconds: float, tuner: Tuner | None) -> SimulationResult:
+def simulate(server: VirtualServer, works: Sequence[Work], seconds: float, tuner: Tuner | None) -> SimulationResult:
     """Serves `works` (in order of arrival) for `seconds` and until all are answered; `tuner` acts at each interval."""
     coming, control = list(reversed(works)), server.config.control
     interval = control.interval_ms / 1000

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from latdoctor.lab.server.config import ServerConfig
 from latdoctor.lab.server.control.load_window import QueueState
-from latdoctor.lab.server.control.step import ControlledKnob, HoldReason, StepReason, Verdict
+from latdoctor.lab.server.control.step import ControlledKnob, HoldReason, StepReason, StepVerdict
 from tests.lab.control.measurements import Controlled, measured
 
 LATE = {"answers": 250, "late": 60, "p99": 0.55, "shed": 50, "busy": 1.0}
@@ -48,14 +48,14 @@ def test_the_deadline_follows_the_longest_batch() -> None:
         ({}, {"full_batch": 0.095}, ControlledKnob.BATCH_TOKENS, StepReason.BATCH_TOO_LONG, False),
         (
             {"queue": {"deadline_ms": 450}},
-            {**SHEDS_EARLY, "p99": 0.48, "bound_by_tokens": 0.9, "fixed_share": 0.2},
+            {**SHEDS_EARLY, "p99": 0.48, "bound_by_tokens": 0.9, "full_batch_fixed": 0.2},
             ControlledKnob.BATCH_TOKENS,
             StepReason.BATCH_BOUND,
             True,
         ),
         (
             {"queue": {"deadline_ms": 450}},
-            {**SHEDS_EARLY, "p99": 0.48, "bound_by_requests": 0.9, "fixed_share": 0.2},
+            {**SHEDS_EARLY, "p99": 0.48, "bound_by_requests": 0.9, "full_batch_fixed": 0.2},
             ControlledKnob.BATCH_REQUESTS,
             StepReason.BATCH_BOUND,
             True,
@@ -123,7 +123,7 @@ def test_a_step_that_made_it_worse_is_rolled_back_and_not_repeated_for_a_while()
     assert controlled.deadline == before
     worse, undo = controlled.controller.steps[-2:]
     assert worse.verification is not None
-    assert worse.verification.verdict is Verdict.WORSE
+    assert worse.verification.verdict is StepVerdict.WORSE
     assert (undo.reason, undo.undoes) == (StepReason.ROLLBACK, worse.number)
     assert controlled.decide(**LATE) is None
     assert controlled.controller.hold is HoldReason.BLOCKED
@@ -137,7 +137,7 @@ def test_more_load_is_not_held_against_a_step() -> None:
     controlled.decide(**{**LATE, "shed": 240, "offered_tokens": 60_000})
     verified = controlled.controller.steps[-2].verification
     assert verified is not None
-    assert verified.verdict is Verdict.UNKNOWN
+    assert verified.verdict is StepVerdict.UNKNOWN
     assert controlled.deadline <= lowered
 
 
@@ -157,7 +157,8 @@ def test_an_operators_change_wins_and_is_kept() -> None:
 
 def test_a_knob_that_goes_to_and_fro_is_left_alone() -> None:
     controlled = Controlled(dead_band=0, hold_off_s=1000).armed()
-    for found in [LATE, {**SHEDS_EARLY, "answers": 190, "shed": 110}] * 3:  # as many misses either way
+    rising = {**LATE, "offered_tokens": 60_000}  # so that no step is blamed for the late answers
+    for found in [rising, {**SHEDS_EARLY, "answers": 190, "shed": 110}] * 3:
         controlled.decide(after=4, **found)
     assert controlled.controller.hold is HoldReason.BLOCKED
     assert controlled.controller.reversals == 4
@@ -210,6 +211,7 @@ FOUND = st.fixed_dictionaries(
         "bound_by_requests": st.floats(0, 1),
         "timed_out": st.floats(0, 1),
         "fixed_share": st.none() | st.floats(0, 1),
+        "full_batch_fixed": st.floats(0, 1),
     }
 )
 

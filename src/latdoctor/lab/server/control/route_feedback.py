@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from latdoctor.lab.server.control.replica_latency import RouterMeasurement
 from latdoctor.lab.server.control.step import (
+    ControlStep,
     HoldReason,
     Metric,
     Prediction,
     RouteReason,
-    Step,
-    Verdict,
+    StepVerdict,
     Verification,
 )
 from latdoctor.lab.server.control.trend import trend
@@ -50,7 +50,7 @@ class WeightChange(Struct, frozen=True):
 
     replica: str
     weight: float
-    step: Step
+    step: ControlStep
 
 
 class _Pending(Struct, frozen=True):
@@ -63,11 +63,11 @@ class RouteFeedback:
     """Decides for one router. `unix` gives Unix time, for the journal."""
 
     def __init__(
-        self, unix: Callable[[], float], on_step: Callable[[Step], None] = lambda _: None, ahead: float = AHEAD
+        self, unix: Callable[[], float], on_step: Callable[[ControlStep], None] = lambda _: None, ahead: float = AHEAD
     ) -> None:
         """`on_step` gets each step when it is taken, and once more with its verification; `ahead` in seconds."""
         self._unix, self._on_step, self._ahead = unix, on_step, ahead
-        self._steps: deque[Step] = deque(maxlen=REMEMBERED)
+        self._steps: deque[ControlStep] = deque(maxlen=REMEMBERED)
         self._number = 0
         self._pending: _Pending | None = None
         self._operator: dict[str, float] = {}
@@ -78,7 +78,7 @@ class RouteFeedback:
         self.hold: HoldReason | None = HoldReason.OFF
 
     @property
-    def steps(self) -> Sequence[Step]:
+    def steps(self) -> Sequence[ControlStep]:
         """The last steps, the oldest first."""
         return tuple(self._steps)
 
@@ -100,7 +100,7 @@ class RouteFeedback:
         self._pending = None
         self._set.pop(change.replica, None)
         self._block(change.replica, now)
-        self._verified(change.step, Verification(Verdict.SUPERSEDED, None, 0.0, 0.0, None))
+        self._verified(change.step, Verification(StepVerdict.SUPERSEDED, None, 0.0, 0.0, None))
 
     def _decide(
         self, now: float, config: RouterConfig, replicas: Sequence[ReplicaStatus], found: RouterMeasurement
@@ -220,10 +220,10 @@ class RouteFeedback:
         seconds = now - pending.due + WINDOW
         shares = before.late / max(1, before.answers), found.late / max(1, found.answers)
         self._verified(change.step, Verification(verdict, found.p95, seconds, *shares))
-        if verdict is not Verdict.WORSE or change.step.reason is RouteReason.DRAW_IN:
+        if verdict is not StepVerdict.WORSE or change.step.reason is RouteReason.DRAW_IN:
             return None  # more room is not what makes it slower
         self._blocked[change.replica, change.step.direction] = now + HOLD_OFF
-        undo = Step(
+        undo = ControlStep(
             self._next(), self._unix(), change.step.knob, change.step.new, change.step.old, RouteReason.ROLLBACK, True,
             undoes=change.step.number,
         )  # fmt: skip
@@ -238,7 +238,7 @@ class RouteFeedback:
             self._operator.pop(name, None)
             self._block(name, now)
             if self._pending is not None and self._pending.change.replica == name:
-                self._verified(self._pending.change.step, Verification(Verdict.SUPERSEDED, None, 0.0, 0.0, None))
+                self._verified(self._pending.change.step, Verification(StepVerdict.SUPERSEDED, None, 0.0, 0.0, None))
                 self._pending = None
         return bool(changed)
 
@@ -276,17 +276,17 @@ class RouteFeedback:
         prediction: Prediction | None,
         *,
         applied: bool = True,
-    ) -> Step:
+    ) -> ControlStep:
         knob = f"weights.{one.name}"
-        step = Step(self._next(), self._unix(), knob, one.weight, new, reason, applied, prediction)
+        step = ControlStep(self._next(), self._unix(), knob, one.weight, new, reason, applied, prediction)
         self._note(step)
         return step
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: ControlStep) -> None:
         self._steps.append(step)
         self._on_step(step)
 
-    def _verified(self, step: Step, verification: Verification) -> None:
+    def _verified(self, step: ControlStep, verification: Verification) -> None:
         verified = msgspec.structs.replace(step, verification=verification)
         for place, one in enumerate(self._steps):
             if one.number == step.number:
@@ -294,12 +294,12 @@ class RouteFeedback:
         self._on_step(verified)
 
 
-def _verdict(before: RouterMeasurement, after: RouterMeasurement) -> Verdict:
+def _verdict(before: RouterMeasurement, after: RouterMeasurement) -> StepVerdict:
     if min(before.answers, after.answers) < FEWEST:
-        return Verdict.UNKNOWN
+        return StepVerdict.UNKNOWN
     low, high = difference(Share(after.late, after.answers), Share(before.late, before.answers), _Z_WORSE)
     if high < 0:
-        return Verdict.IMPROVED
+        return StepVerdict.IMPROVED
     if low > 0 or after.p95 > _WORSE * before.p95:
-        return Verdict.UNKNOWN if after.rate > _LOAD_CHANGED * before.rate else Verdict.WORSE
-    return Verdict.IMPROVED if after.p95 < before.p95 / _WORSE else Verdict.UNCHANGED
+        return StepVerdict.UNKNOWN if after.rate > _LOAD_CHANGED * before.rate else StepVerdict.WORSE
+    return StepVerdict.IMPROVED if after.p95 < before.p95 / _WORSE else StepVerdict.UNCHANGED

@@ -20,7 +20,7 @@ from latdoctor.errors import UsageError
 from latdoctor.lab.server.admin_http import AdminGuard, json_response
 from latdoctor.lab.server.control.replica_latency import ReplicaLatencies, RouterMeasurement
 from latdoctor.lab.server.control.route_feedback import TREND, WINDOW, RouteFeedback, WeightChange
-from latdoctor.lab.server.control.step import HoldReason, RouteReason, Step, Verdict
+from latdoctor.lab.server.control.step import ControlStep, HoldReason, RouteReason, StepVerdict
 from latdoctor.lab.server.load_balancing import patched_router_config
 from latdoctor.lab.server.replica_pool import ReplicaPool
 
@@ -37,7 +37,7 @@ class RouterControlStatus(Struct, frozen=True):
     hold: HoldReason | None
     measurement: RouterMeasurement | None
     operator: dict[str, float]
-    steps: Sequence[Step]
+    steps: Sequence[ControlStep]
 
 
 class RouterControl:
@@ -54,7 +54,7 @@ class RouterControl:
         )
         for reason in RouteReason:
             self._steps.labels(reason)
-        for verdict in Verdict:
+        for verdict in StepVerdict:
             self._verdicts.labels(verdict)
 
     async def run(self) -> None:
@@ -94,7 +94,7 @@ class RouterControl:
         mode = self._pool.config.control
         return RouterControlStatus(mode, feedback.hold, self._found, feedback.operator_weights, feedback.steps)
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: ControlStep) -> None:
         if step.verification is not None:
             self._verdicts.labels(step.verification.verdict).inc()
         elif step.applied:

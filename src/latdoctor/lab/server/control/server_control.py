@@ -23,7 +23,7 @@ from latdoctor.lab.server.control.feedback import FeedbackController
 from latdoctor.lab.server.control.knob_rules import values_of
 from latdoctor.lab.server.control.load_window import CallCosts, LoadWindow, Measurement, QueueState
 from latdoctor.lab.server.control.metrics import ControlMetrics
-from latdoctor.lab.server.control.step import HoldReason, Step
+from latdoctor.lab.server.control.step import ControlStep, HoldReason
 from latdoctor.lab.server.intent_request import PendingRequests
 from latdoctor.lab.server.live_config import LiveConfig
 from latdoctor.lab.server.metrics import ServerMetrics
@@ -43,7 +43,7 @@ class ControlStatus(Struct, frozen=True):
     operator: dict[str, float]
     last_refusal: str
     log_error: str
-    steps: Sequence[Step]
+    steps: Sequence[ControlStep]
 
 
 class ServerControl:
@@ -63,7 +63,7 @@ class ServerControl:
         self._metrics = ControlMetrics(metrics)
         self._controller = FeedbackController(time.time, self._note)
         self._found: Measurement | None = None
-        self._unwritten: list[Step] = []
+        self._unwritten: list[ControlStep] = []
         self._refusal = self._log_error = ""
         self._metrics.off(values_of(live_config.config))
         self.measure: Callable[[], Measurement] = self._measure  # replaced by a fault: measurements that stop
@@ -133,13 +133,13 @@ class ServerControl:
         seconds, slo = config.control.window_ms / 1000, config.control.slo_ms / 1000
         return self._load.measure(now, seconds, slo, queue, costs)
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: ControlStep) -> None:
         self._metrics.stepped(step)
         if self._live_config.config.control.log:
             self._unwritten.append(step)
 
 
-def _append(file: Path, steps: Sequence[Step]) -> None:
+def _append(file: Path, steps: Sequence[ControlStep]) -> None:
     """One JSON object a line. Raises OSError."""
     with file.open("ab") as opened:
         opened.writelines(msgspec.json.encode(step) + b"\n" for step in steps)

@@ -55,7 +55,7 @@ class HoldReason(StrEnum):
     OPERATOR = "operator"  # the operator changed a knob meanwhile
 
 
-class Verdict(StrEnum):
+class StepVerdict(StrEnum):
     """What the verification of a step found."""
 
     IMPROVED = "improved"
@@ -86,14 +86,14 @@ class Prediction(Struct, frozen=True):
 class Verification(Struct, frozen=True):
     """What was measured once the effect of the step could be seen, `seconds` after it."""
 
-    verdict: Verdict
+    verdict: StepVerdict
     measured: float | None
     seconds: float
     missed_before: float
     missed_after: float | None
 
 
-class Step(Struct, frozen=True):
+class ControlStep(Struct, frozen=True):
     """A change of one knob. `applied` is false in observe-only mode; `undoes` is the number of a rolled back step."""
 
     number: int

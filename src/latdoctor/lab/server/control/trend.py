@@ -12,7 +12,7 @@ from msgspec import Struct
 FEWEST = 8  # values
 
 
-class Trend(Struct, frozen=True):
+class SeriesTrend(Struct, frozen=True):
     """`z` of the Mann-Kendall test is above 0 where it rises; `slope` is per second, `last` the level."""
 
     z: float
@@ -24,7 +24,7 @@ class Trend(Struct, frozen=True):
         return self.last + self.slope * seconds
 
 
-def trend(values: Sequence[tuple[float, float]]) -> Trend | None:
+def trend(values: Sequence[tuple[float, float]]) -> SeriesTrend | None:
     """Of (second, value) in order of time; None of fewer than FEWEST.
 
     Mann 1945 and Kendall 1975 without correction for ties, which makes it more careful; Theil 1950 and Sen 1968. The
@@ -38,4 +38,4 @@ def trend(values: Sequence[tuple[float, float]]) -> Trend | None:
     deviation = math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
     z = (score - (score > 0) + (score < 0)) / deviation
     slope = median(rise / seconds for seconds, rise in pairs if seconds > 0)
-    return Trend(z, slope, median(value for _, value in values[-3:]))
+    return SeriesTrend(z, slope, median(value for _, value in values[-3:]))
