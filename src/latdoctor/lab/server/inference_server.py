@@ -125,17 +125,15 @@ class InferenceServer:
             clock,
             identity.body_seconds,
         )
-        self.control = ServerControl(
-            *(self.live_config, self.governance.load, self.engine.pending, self.cost_model, self.metrics, clock)
-        )
+        observed = self.governance.load, self.engine.pending, self.cost_model
+        self.control = ServerControl(self.live_config, *observed, self.metrics, clock)
         profiler = Profiler(self.engine, backend.recorder, self.side_thread)
         self.guard = AdminGuard(identity.admin_token)
         self.admin = AdminInterface(
             self.live_config, self.engine, profiler, backend.pool.stats, clock, self.side_thread
         )
         self.operations = Operations(self.engine, self.models, self.live_config, self.readiness, profiler)
-        self._clock = clock
-        self._began, self._began_unix = clock(), time.time()
+        self._clock, self._began, self._began_unix = clock, clock(), time.time()
         self.metrics.registry.register(StateCollector(self._figures, self.metrics.fixed))
         self._gc = GcPauses(self.metrics.gc_pause.observe)
         self._tasks: list[asyncio.Task[None]] = []
