@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latdoctor.errors import UsageError
-from latdoctor.load.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Ramp, Replay
+from latdoctor.load.arrivals import Arrivals, Constant, Gamma, OnOff, Poisson, Ramp, Renewal, Replay
+from latdoctor.load.distributions import Quantiles
 from latdoctor.load.drivers.k6_script import k6_script
 from latdoctor.load.mix import Mix
 from latdoctor.load.plan import LoadPhase, LoadPlan
@@ -132,10 +133,11 @@ def test_a_plan_that_k6_cannot_run_is_refused(load: LoadPlan, times: float, mess
         (Constant(5), Mix(), "dropped_iterations", "evenly"),
         (Poisson(5), Mix(), "evenly", "gamma"),
         (Gamma(5, 2.0), Mix(), "gamma", "recorded"),
+        (Renewal(5, Quantiles((0.0, 1.0, 4.0))), Mix(), "renewal", "gamma"),
         (Replay((0.0,)), Mix(), "recorded times", "gamma"),
         (Constant(5), Mix(sessions=3), "turns before", "evenly"),
     ],
-    ids=["constant", "poisson", "gamma", "replay", "sessions"],
+    ids=["constant", "poisson", "gamma", "renewal", "replay", "sessions"],
 )
 def test_the_file_says_what_k6_does_not_keep(arrivals: Arrivals, mix: Mix, said: str, unsaid: str) -> None:
     comment = k6_script(LoadPlan((LoadPhase("only", 5, arrivals, mix),))).partition("import http")[0]

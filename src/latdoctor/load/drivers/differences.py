@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import StrEnum
 
-from latdoctor.load.arrivals import Constant, Gamma, Population, Replay
+from latdoctor.load.arrivals import Constant, Gamma, Population, Renewal, Replay
 from latdoctor.load.plan import LoadPlan
 from latdoctor.load.request_template import RequestTemplate
 
@@ -23,6 +23,7 @@ class Difference(StrEnum):
     OTHER_TIMES = "other-times"
     EVEN_COUNTS = "even-counts"
     BURSTINESS = "burstiness"
+    GAPS = "gaps"
     REPLAY_BY_SECOND = "replay-by-second"
     NO_TRANSCRIPTS = "no-transcripts"
     OTHER_WORDS = "other-words"
@@ -38,6 +39,7 @@ TEXT = {
         "counts over times longer than spread_s vary less than Poisson's"
     ),
     Difference.BURSTINESS: "k6 has no gamma process: gaps are as of a Poisson process, whatever cv is",
+    Difference.GAPS: "k6 has no renewal process: gaps are as of a Poisson process of the same rate, not as in the log",
     Difference.REPLAY_BY_SECOND: (
         "recorded times are kept by second, and evenly spaced within it; recorded sessions and lengths are not kept"
     ),
@@ -77,6 +79,8 @@ def _of_k6(plan: LoadPlan, request: RequestTemplate | None) -> Iterator[Differen
             yield Difference.EVEN_COUNTS
         if isinstance(phase.arrivals, Gamma) and phase.arrivals.cv != 1:
             yield Difference.BURSTINESS
+        if isinstance(phase.arrivals, Renewal):
+            yield Difference.GAPS
         if phase.mix.sessions and request is None:
             yield Difference.NO_TRANSCRIPTS
         if phase.users is not None and len(plan.phases) > 1:

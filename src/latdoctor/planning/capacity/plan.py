@@ -17,7 +17,7 @@ class CapacityPlan(Struct, frozen=True):
     `least`: replicas that meet the SLO without any reserve. `p99`: of the model at `per_replica`; None without a model.
     `with_one_lost`: the share of its limit that each of the others has to take if one replica fails; above 1 the SLO is
     missed. `collapses`: the throughput of the measured replica falls with more requests in flight, so that neither its
-    limit nor the model can be relied on.
+    limit nor the model can be relied on; None where no closed loop was measured.
     """
 
     rate: float
@@ -34,7 +34,7 @@ class CapacityPlan(Struct, frozen=True):
     problems: tuple[str, ...] = ()
     source: CapacitySource = CapacitySource.MEASURED
     at_most: bool = False  # the limit is a lower bound: fewer replicas may do
-    collapses: bool = False
+    collapses: bool | None = None
     schema_version: str = SCHEMA_VERSION
 
 
@@ -60,5 +60,5 @@ def plan_replicas(measured: CapacityMeasurement, rate: float, reserve: float = R
         problems=measured.problems,
         source=measured.source,
         at_most=measured.history is not None and measured.history.at_least,
-        collapses=measured.collapse is not None,
+        collapses=measured.collapse is not None if measured.closed else None,
     )
