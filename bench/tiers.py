@@ -32,8 +32,8 @@ from latdoctor.lab.server.edge_nodes import EdgeNodes
 from latdoctor.lab.server.load_balancing import RouterConfig
 from latdoctor.lab.server.serve import ServeOptions
 from latdoctor.lab.server.serve_replicas import RouterOptions, commands, edge_commands, serve_router
-from latdoctor.lab.server.tokenizer import text_tokens
 from latdoctor.lab.server.versions.model_registry import add_version
+from latdoctor.load.text_tokens import text_tokens
 
 TOKEN = "of-this-benchmark"  # noqa: S105 - guards nothing
 POSITIONS = 512
