@@ -9,32 +9,22 @@ from typing import Any
 import httpx
 
 from latdoctor.load.text_tokens import state_checksum, text_tokens
+from tests.lab.client_threads import ClientThreads
 from tests.lab.server.fakes import PATIENCE
 from tests.waiting import comes_about
 
 CLIENTS = 6
 
 
-class Clients:
+class Clients(ClientThreads):
     """Conversations, each turn at the next server; every answer is compared with what was said."""
 
     def __init__(self, addresses: list[str]) -> None:
         self.levels: Counter[str] = Counter()
         self.wrong: list[Any] = []
         self._addresses = addresses
-        self._stop = threading.Event()
         self._lock = threading.Lock()
-        self._threads = [threading.Thread(target=self._talk, args=(number,)) for number in range(CLIENTS)]
-
-    def __enter__(self) -> Clients:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(PATIENCE)
+        super().__init__(CLIENTS)
 
     def until_answered(self, more: int) -> None:
         due = self.levels.total() + more
@@ -44,10 +34,10 @@ class Clients:
         due = self.levels[level] + CLIENTS
         assert comes_about(lambda: self.levels[level] >= due or bool(self.wrong), 60), level
 
-    def _talk(self, number: int) -> None:
+    def talk(self, number: int) -> None:
         said: list[str] = []
         with httpx.Client(timeout=PATIENCE, trust_env=False) as client:
-            while not self._stop.is_set():
+            while not self.stop.is_set():
                 text = f"turn {len(said)} of {number}"
                 asked = {"text": text, "session": f"c{number}", "transcript": said[-20:]}
                 address = self._addresses[len(said) % len(self._addresses)]

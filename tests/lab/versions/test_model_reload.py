@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from itertools import cycle
 from pathlib import Path
@@ -19,6 +18,7 @@ from latdoctor.lab.server.intent_model import INTENTS
 from latdoctor.lab.server.serve import torch_backend
 from latdoctor.lab.server.versions.model_registry import add_version
 from latdoctor.lab.server.versions.network_weights import drawn_weights
+from tests.lab.client_threads import ClientThreads
 from tests.lab.server.fakes import PATIENCE
 from tests.lab.server.running_server import ADMIN, Running
 
@@ -61,31 +61,21 @@ def change_version(server: Running, version: str) -> httpx.Response:
     )
 
 
-class Clients:
+class Clients(ClientThreads):
     """Threads that send one request after the other until they are stopped."""
 
     def __init__(self, url: str, count: int = 3) -> None:
         self.answers: list[tuple[str, int, dict[str, Any]]] = []
-        self._url, self._stop = url, threading.Event()
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(count)]
+        self._url = url
+        super().__init__(count)
 
-    def _ask(self, offset: int) -> None:
-        texts = cycle(TEXTS[offset:] + TEXTS[:offset])
+    def talk(self, number: int) -> None:
+        texts = cycle(TEXTS[number:] + TEXTS[:number])
         with httpx.Client(base_url=self._url, timeout=PATIENCE, trust_env=False) as client:
-            while not self._stop.is_set():
+            while not self.stop.is_set():
                 text = next(texts)
                 answer = client.post("/v1/intent", json={"text": text})
                 self.answers.append((text, answer.status_code, answer.json()))
-
-    def __enter__(self) -> Clients:
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(PATIENCE)
 
 
 def test_reloads_lose_no_request_and_serve_no_damaged_version(server: Running, registry: Path) -> None:

@@ -5,10 +5,9 @@ No clock and no I/O: the caller passes time and measurement, applies the change,
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from latdoctor.lab.server.config import ControlConfig, ServerConfig
@@ -19,15 +18,14 @@ from latdoctor.lab.server.control.step import (
     ControlStep,
     HoldReason,
     Metric,
-    Prediction,
     StepReason,
     StepVerdict,
     Verification,
 )
+from latdoctor.lab.server.control.step_log import StepLog
 from latdoctor.shares import Share, difference
 
 FEWEST = 30  # requests in a window, for a judgement
-REMEMBERED = 200  # steps
 _STALE_WINDOWS = 2.0  # without an observation
 _Z = 2.58  # of the interval that a worse share of missed requests must exclude zero with
 _WORSE_P50 = 1.3  # times, where a step of the wait is judged
@@ -57,9 +55,7 @@ class FeedbackController:
 
     def __init__(self, unix: Callable[[], float], on_step: Callable[[ControlStep], None] = lambda _: None) -> None:
         """`on_step` gets each step when it is taken, and once more with its verification."""
-        self._unix, self._on_step = unix, on_step
-        self._steps: deque[ControlStep] = deque(maxlen=REMEMBERED)
-        self._number = 0
+        self._log = StepLog(unix, on_step)
         self._pending: PendingStep | None = None
         self._operator: dict[ControlledKnob, float] = {}  # their values before the first step of the knob
         self._set: dict[ControlledKnob, float] = {}
@@ -72,7 +68,7 @@ class FeedbackController:
     @property
     def steps(self) -> Sequence[ControlStep]:
         """The last steps, the oldest first."""
-        return tuple(self._steps)
+        return self._log.steps
 
     @property
     def operator_values(self) -> Mapping[ControlledKnob, float]:
@@ -96,7 +92,7 @@ class FeedbackController:
             knob = ControlledKnob(step.knob)
             self._set.pop(knob, None)
             self._block(knob, now + hold_off)
-            self._superseded(step, 0.0)
+            self._log.superseded(step, 0.0)
 
     def _decide(self, now: float, config: ServerConfig, found: Measurement) -> KnobChange | HoldReason:
         control, values = config.control, values_of(config)
@@ -142,7 +138,7 @@ class FeedbackController:
             if pending is not None and any(step.knob == knob for step in pending.steps):
                 self._pending = None
                 for step in pending.steps:
-                    self._superseded(step, now - pending.applied_at)
+                    self._log.superseded(step, now - pending.applied_at)
         return bool(changed)
 
     def _take(
@@ -164,7 +160,7 @@ class FeedbackController:
         chosen = [free[0], *together] if free[0].reason is StepReason.ARM else free[:1]
         applied = control.mode == "on"
         steps = tuple(
-            self._journal(one.knob, values[one.knob], one.new, one.reason, one.prediction, applied=applied)
+            self._log.add(one.knob, values[one.knob], one.new, one.reason, one.prediction, applied=applied)
             for one in chosen
         )
         if not applied:  # the same again is no news for a while
@@ -203,7 +199,7 @@ class FeedbackController:
         for step in pending.steps:
             metric = step.prediction.metric if step.prediction else Metric.MISSED
             measured = metric_of(metric, found)
-            self._verified(step, Verification(verdict, measured, now - pending.applied_at, *shares))
+            self._log.verified(step, Verification(verdict, measured, now - pending.applied_at, *shares))
         if verdict is not StepVerdict.WORSE:
             return None
         self.reversals += len(pending.steps)
@@ -211,7 +207,7 @@ class FeedbackController:
         for step in pending.steps:
             knob = ControlledKnob(step.knob)
             self._blocked[knob, step.direction] = now + control.hold_off_s
-            undone.append(self._journal(knob, step.new, step.old, StepReason.ROLLBACK, None, undoes=step.number))
+            undone.append(self._log.add(knob, step.new, step.old, StepReason.ROLLBACK, None, undoes=step.number))
         return self._change(tuple(undone))
 
     @staticmethod
@@ -236,7 +232,7 @@ class FeedbackController:
         steps = []
         for knob, value in self._operator.items():
             if knob in self._set and values[knob] == self._set[knob] != value:
-                steps.append(self._journal(knob, values[knob], value, StepReason.RELEASE, None))
+                steps.append(self._log.add(knob, values[knob], value, StepReason.RELEASE, None))
         self._operator, self._set, self._turns, self._pending = {}, {}, {}, None
         return KnobChange(_merged(steps), tuple(steps)) if steps else None
 
@@ -249,33 +245,6 @@ class FeedbackController:
 
     def _block(self, knob: ControlledKnob, until: float) -> None:
         self._blocked[knob, 1] = self._blocked[knob, -1] = until
-
-    def _journal(
-        self,
-        knob: ControlledKnob,
-        old: float,
-        new: float,
-        reason: StepReason,
-        prediction: Prediction | None,
-        *,
-        applied: bool = True,
-        undoes: int | None = None,
-    ) -> ControlStep:
-        self._number += 1
-        step = ControlStep(self._number, self._unix(), knob, old, new, reason, applied, prediction, undoes)
-        self._steps.append(step)
-        self._on_step(step)
-        return step
-
-    def _superseded(self, step: ControlStep, seconds: float) -> None:
-        self._verified(step, Verification(StepVerdict.SUPERSEDED, None, seconds, 0.0, None))
-
-    def _verified(self, step: ControlStep, verification: Verification) -> None:
-        verified = msgspec.structs.replace(step, verification=verification)
-        for place, one in enumerate(self._steps):
-            if one.number == step.number:
-                self._steps[place] = verified
-        self._on_step(verified)
 
 
 def _bad(found: Measurement, *, late_only: bool) -> Share:

@@ -7,10 +7,8 @@ and set aside again at a rate well below the one at which it was needed. No cloc
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 
-import msgspec
 from msgspec import Struct
 
 from latdoctor.lab.server.control.replica_latency import RouterMeasurement
@@ -23,6 +21,7 @@ from latdoctor.lab.server.control.step import (
     StepVerdict,
     Verification,
 )
+from latdoctor.lab.server.control.step_log import StepLog
 from latdoctor.lab.server.control.trend import trend
 from latdoctor.lab.server.load_balancing import Policy, RouterConfig
 from latdoctor.lab.server.replica_pool import ReplicaState, ReplicaStatus
@@ -33,7 +32,6 @@ TREND = 16.0  # seconds in which a rise must show
 AHEAD = 15.0  # seconds that it is extrapolated: about what a replica needs to be of use with slow start
 HOLD_OFF = 30.0  # seconds in which a rolled back step is not repeated
 FEWEST = 30  # answers in a window
-REMEMBERED = 200  # steps
 _SLOW, _RECOVERED = 1.4, 1.15  # times the peers' latency: between them nothing is changed
 _CUT, _GROWTH, _LEAST = 0.7, 0.15, 0.1  # of a weight: factor, additive step and lowest share
 _Z_SLOW, _Z_RISE, _Z_WORSE = 3.0, 2.33, 2.58
@@ -66,9 +64,7 @@ class RouteFeedback:
         self, unix: Callable[[], float], on_step: Callable[[ControlStep], None] = lambda _: None, ahead: float = AHEAD
     ) -> None:
         """`on_step` gets each step when it is taken, and once more with its verification; `ahead` in seconds."""
-        self._unix, self._on_step, self._ahead = unix, on_step, ahead
-        self._steps: deque[ControlStep] = deque(maxlen=REMEMBERED)
-        self._number = 0
+        self._log, self._ahead = StepLog(unix, on_step), ahead
         self._pending: _Pending | None = None
         self._operator: dict[str, float] = {}
         self._set: dict[str, float] = {}
@@ -80,7 +76,7 @@ class RouteFeedback:
     @property
     def steps(self) -> Sequence[ControlStep]:
         """The last steps, the oldest first."""
-        return tuple(self._steps)
+        return self._log.steps
 
     @property
     def operator_weights(self) -> dict[str, float]:
@@ -100,7 +96,7 @@ class RouteFeedback:
         self._pending = None
         self._set.pop(change.replica, None)
         self._block(change.replica, now)
-        self._verified(change.step, Verification(StepVerdict.SUPERSEDED, None, 0.0, 0.0, None))
+        self._log.superseded(change.step)
 
     def _decide(
         self, now: float, config: RouterConfig, replicas: Sequence[ReplicaStatus], found: RouterMeasurement
@@ -219,15 +215,12 @@ class RouteFeedback:
         verdict = _verdict(before, found)
         seconds = now - pending.due + WINDOW
         shares = before.late / max(1, before.answers), found.late / max(1, found.answers)
-        self._verified(change.step, Verification(verdict, found.p95, seconds, *shares))
+        self._log.verified(change.step, Verification(verdict, found.p95, seconds, *shares))
         if verdict is not StepVerdict.WORSE or change.step.reason is RouteReason.DRAW_IN:
             return None  # more room is not what makes it slower
         self._blocked[change.replica, change.step.direction] = now + HOLD_OFF
-        undo = ControlStep(
-            self._next(), self._unix(), change.step.knob, change.step.new, change.step.old, RouteReason.ROLLBACK, True,
-            undoes=change.step.number,
-        )  # fmt: skip
-        self._note(undo)
+        step = change.step
+        undo = self._log.add(step.knob, step.new, step.old, RouteReason.ROLLBACK, undoes=step.number)
         self._set[change.replica] = change.step.old
         return WeightChange(change.replica, change.step.old, undo)
 
@@ -238,7 +231,7 @@ class RouteFeedback:
             self._operator.pop(name, None)
             self._block(name, now)
             if self._pending is not None and self._pending.change.replica == name:
-                self._verified(self._pending.change.step, Verification(StepVerdict.SUPERSEDED, None, 0.0, 0.0, None))
+                self._log.superseded(self._pending.change.step)
                 self._pending = None
         return bool(changed)
 
@@ -264,10 +257,6 @@ class RouteFeedback:
     def _block(self, name: str, now: float) -> None:
         self._blocked[name, 1] = self._blocked[name, -1] = now + HOLD_OFF
 
-    def _next(self) -> int:
-        self._number += 1
-        return self._number
-
     def _journal(
         self,
         one: ReplicaStatus,
@@ -277,21 +266,7 @@ class RouteFeedback:
         *,
         applied: bool = True,
     ) -> ControlStep:
-        knob = f"weights.{one.name}"
-        step = ControlStep(self._next(), self._unix(), knob, one.weight, new, reason, applied, prediction)
-        self._note(step)
-        return step
-
-    def _note(self, step: ControlStep) -> None:
-        self._steps.append(step)
-        self._on_step(step)
-
-    def _verified(self, step: ControlStep, verification: Verification) -> None:
-        verified = msgspec.structs.replace(step, verification=verification)
-        for place, one in enumerate(self._steps):
-            if one.number == step.number:
-                self._steps[place] = verified
-        self._on_step(verified)
+        return self._log.add(f"weights.{one.name}", one.weight, new, reason, prediction, applied=applied)
 
 
 def _verdict(before: RouterMeasurement, after: RouterMeasurement) -> StepVerdict:
